@@ -1,0 +1,3 @@
+"""attnviz: the microscope for attention."""
+
+__version__ = "0.1.0"

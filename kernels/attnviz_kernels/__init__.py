@@ -1,0 +1,51 @@
+"""Tiled attention that leaves weights, maps and statistics behind when asked. Needs torch only."""
+
+from .dispatch import (
+    BACKENDS,
+    attend,
+    choose,
+    pool,
+    pull,
+    push,
+    received,
+    statistics,
+    tile,
+    unavailable,
+    view_of,
+    weight_gradients,
+)
+from .spec import (
+    ArgumentError,
+    Attended,
+    BackendError,
+    Call,
+    Emit,
+    Mask,
+    Statistics,
+    View,
+    pool_edges,
+)
+
+__all__ = [
+    "BACKENDS",
+    "ArgumentError",
+    "Attended",
+    "BackendError",
+    "Call",
+    "Emit",
+    "Mask",
+    "Statistics",
+    "View",
+    "attend",
+    "choose",
+    "pool",
+    "pool_edges",
+    "pull",
+    "push",
+    "received",
+    "statistics",
+    "tile",
+    "unavailable",
+    "view_of",
+    "weight_gradients",
+]

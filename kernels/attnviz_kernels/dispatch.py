@@ -1,0 +1,193 @@
+"""The public functions: check once, choose a backend openly, make the output differentiable.
+
+A backend is a module with `unavailable()` and `refuses(call)`, each giving a reason or None, and the functions that
+`reference` has: attend, backward, statistics, tile, pool, received, push, pull. Backends import `spec`, never each
+other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .spec import (
+    ArgumentError,
+    Attended,
+    BackendError,
+    Call,
+    Emit,
+    Mask,
+    Statistics,
+    View,
+    accumulator,
+    check,
+    check_range,
+    check_vector,
+)
+
+BACKENDS = {
+    "triton": ".triton_backend",
+    "native": ".native",
+    "blockwise": ".blockwise",
+    "reference": ".reference",
+}
+"""Name and module of each backend, in the order `choose` prefers them; `reference` serves only who asks for it."""
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float | None = None,
+    mask: Mask = Mask(),
+    softcap: float | None = None,
+    bias: Tensor | None = None,
+    sinks: Tensor | None = None,
+    emit: Emit = Emit(),
+    backend: str | None = None,
+) -> Attended:
+    """Attention of query [B, H, M, D] to key [B, G, N, D] and value [B, G, N, E]; `spec` says what each part means.
+
+    scale defaults to 1 / sqrt(D). The output is differentiable with respect to query, key, value, bias and sinks;
+    nothing else that a call leaves behind is. `backend` names one of `BACKENDS`; None lets `choose` decide.
+
+    Raises ArgumentError for an argument that breaks the contract, BackendError when the backend cannot serve the call.
+    """
+    call = check(query, key, value, scale, mask, softcap, bias, sinks, emit)
+    chosen = _load(choose(call, backend))
+    inputs = (query, key, value, bias, sinks)
+    if not torch.is_grad_enabled() or not any(tensor is not None and tensor.requires_grad for tensor in inputs):
+        return chosen.attend(call, emit)  # type: ignore[no-any-return]
+    kept: list[Attended] = []
+    output = _Attend.apply(chosen, call, emit, kept, *inputs)  # type: ignore[no-untyped-call]
+    return replace(kept[0], output=output)
+
+
+def view_of(call: Call, attended: Attended) -> View:
+    """The weights of a finished call as a `View`."""
+    return View(
+        call.query, call.key, attended.logsumexp, call.scale, call.mask, call.softcap, call.bias, call.sinks
+    )
+
+
+def statistics(view: View, *, backend: str | None = None) -> Statistics:
+    """Every row's `Statistics`, after the fact."""
+    return _load(choose(view, backend)).statistics(view)  # type: ignore[no-any-return]
+
+
+def tile(view: View, rows: slice = slice(None), cols: slice = slice(None), *, backend: str | None = None) -> Tensor:
+    """weights[..., rows, cols], [B, H, rows, cols] in the accumulator dtype."""
+    rows, cols = _ranges(view, rows, cols)
+    return _load(choose(view, backend)).tile(view, rows, cols)  # type: ignore[no-any-return]
+
+
+def pool(
+    view: View,
+    shape: tuple[int, int],
+    rows: slice = slice(None),
+    cols: slice = slice(None),
+    reduce: str = "mean",
+    *,
+    backend: str | None = None,
+) -> Tensor:
+    """[B, H, R, C] block means, or maxima with reduce="max", of weights[..., rows, cols]; blocks as in `pool_edges`.
+
+    Queries that see no key are left out; a block that holds none but those is NaN.
+    """
+    if reduce not in ("mean", "max"):
+        raise ArgumentError(f'reduce must be "mean" or "max", got {reduce!r}')
+    if min(shape) < 1:
+        raise ArgumentError(f"shape must be two positive numbers, got {shape}")
+    rows, cols = _ranges(view, rows, cols)
+    return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)  # type: ignore[no-any-return]
+
+
+def received(view: View, *, backend: str | None = None) -> Tensor:
+    """[B, H, N]: what each key receives, the exact column sums of the weights."""
+    return _load(choose(view, backend)).received(view)  # type: ignore[no-any-return]
+
+
+def push(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
+    """weights @ vector; vector [B, H, N, E] (B and H may be 1), result [B, H, M, E] in the accumulator dtype."""
+    check_vector(vector, view, axis="keys")
+    return _load(choose(view, backend)).push(view, vector)  # type: ignore[no-any-return]
+
+
+def pull(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
+    """weights.T @ vector; vector [B, H, M, E] (B and H may be 1), result [B, H, N, E] in the accumulator dtype."""
+    check_vector(vector, view, axis="queries")
+    return _load(choose(view, backend)).pull(view, vector)  # type: ignore[no-any-return]
+
+
+def weight_gradients(
+    output_gradient: Tensor, value: Tensor, rows: slice = slice(None), cols: slice = slice(None)
+) -> Tensor:
+    """d loss / d weights[..., rows, cols], [B, H, rows, cols], from d loss / d output [B, H, M, E] and value [B, G, N, E].
+
+    It is output_gradient . value, also where the mask hides the key, as in dense attention.
+    """
+    wide = accumulator(value.dtype)
+    repeat = output_gradient.shape[1] // value.shape[1]
+    value = value[:, :, cols].to(wide).repeat_interleave(repeat, dim=1)
+    return output_gradient[:, :, rows].to(wide) @ value.transpose(-1, -2)
+
+
+def choose(call: Call | View, backend: str | None = None) -> str:
+    """The name of the backend that serves a call: the one asked for, or the first of `BACKENDS` that can.
+
+    Raises ArgumentError for an unknown name, BackendError with the reason when the one asked for cannot serve.
+    """
+    if backend is None:
+        return next(name for name in BACKENDS if _objection(name, call) is None)
+    if backend not in BACKENDS:
+        raise ArgumentError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    reason = _objection(backend, call)
+    if reason is not None:
+        raise BackendError(f"the {backend} backend cannot serve this call: {reason}; leave backend unset to use another")
+    return backend
+
+
+def unavailable(backend: str) -> str | None:
+    """Why a backend cannot be used on this machine at all, or None when it can."""
+    return _load(backend).unavailable()  # type: ignore[no-any-return]
+
+
+def _objection(backend: str, call: Call | View) -> str | None:
+    module = _load(backend)
+    return module.unavailable() or module.refuses(call)
+
+
+def _load(backend: str) -> ModuleType:
+    return import_module(BACKENDS[backend], __package__)
+
+
+def _ranges(view: View, rows: slice, cols: slice) -> tuple[slice, slice]:
+    _, _, queries, keys = view.shape
+    return slice(*check_range("rows", rows, queries)), slice(*check_range("cols", cols, keys))
+
+
+class _Attend(torch.autograd.Function):
+    """Makes the output of any backend differentiable through that backend's own backward."""
+
+    @staticmethod
+    def forward(ctx: Any, chosen: ModuleType, call: Call, emit: Emit, kept: list[Attended], *inputs: Any) -> Tensor:
+        attended: Attended = chosen.attend(call, emit)
+        kept.append(replace(attended, output=attended.output.detach()))
+        ctx.chosen, ctx.call = chosen, call
+        ctx.save_for_backward(*inputs, attended.output, attended.logsumexp)
+        return attended.output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, output_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, bias, sinks, output, logsumexp = ctx.saved_tensors
+        call = replace(ctx.call, query=query, key=key, value=value, bias=bias, sinks=sinks)
+        gradients = ctx.chosen.backward(call, output, logsumexp, output_gradient, ctx.needs_input_grad[4:])
+        parts = (gradients.query, gradients.key, gradients.value, gradients.bias, gradients.sinks)
+        return (None, None, None, None, *parts)

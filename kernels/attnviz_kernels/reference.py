@@ -1,0 +1,173 @@
+"""The definition, dense and short: what every other backend is tested against. Holds the N x N map in memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .spec import Attended, Call, Emit, Gradients, Mask, Statistics, View, accumulator, hides, pool_edges
+
+
+def unavailable() -> str | None:
+    """The reference runs wherever torch does."""
+    return None
+
+
+def refuses(call: Call | View) -> str | None:
+    """The reference serves every call."""
+    return None
+
+
+def visible(mask: Mask, shape: tuple[int, int, int, int], device: torch.device) -> Tensor:
+    """[B, H, M, N] bool (axes of size 1 where nothing depends on them): may query i see key j?"""
+    _, _, rows, cols = shape
+    position = torch.arange(rows, device=device)[:, None] + mask.offset
+    key = torch.arange(cols, device=device)[None, :]
+    seen = torch.ones(1, 1, rows, cols, dtype=torch.bool, device=device)
+    if mask.causal:
+        seen = seen & (key <= position)
+    left, right = mask.window or (None, None)
+    if left is not None:
+        seen = seen & (key >= position - left)
+    if right is not None:
+        seen = seen & (key <= position + right)
+    if mask.chunk is not None:
+        seen = seen & (key // mask.chunk == position // mask.chunk)
+    if mask.key_padding is not None:
+        seen = seen & mask.key_padding[:, None, None, :]
+    if mask.segments is not None:
+        seen = seen & (mask.segments[0][:, None, :, None] == mask.segments[1][:, None, None, :])
+    if mask.dense is not None:
+        seen = seen & (mask.dense if mask.dense.dtype == torch.bool else ~hides(mask.dense))
+    return seen
+
+
+def scores(call: Call | View) -> Tensor:
+    """[B, H, M, N] in the accumulator dtype; -inf where the mask hides the key."""
+    wide = accumulator(call.query.dtype)
+    repeat = call.query.shape[1] // call.key.shape[1]
+    key = call.key.to(wide).repeat_interleave(repeat, dim=1)
+    score = call.scale * (call.query.to(wide) @ key.transpose(-1, -2))
+    if call.softcap is not None:
+        score = call.softcap * torch.tanh(score / call.softcap)
+    if call.bias is not None:
+        score = score + call.bias.to(wide)
+    if call.mask.dense is not None and call.mask.dense.dtype != torch.bool:
+        score = score + call.mask.dense.to(wide)
+    return score.masked_fill(~visible(call.mask, call.shape, score.device), -torch.inf)
+
+
+def attend(call: Call, emit: Emit) -> Attended:
+    """The whole contract, densely."""
+    score = scores(call)
+    blind = (score == -torch.inf).all(-1)
+    outcomes = score
+    if call.sinks is not None:
+        sink = call.sinks.to(score.dtype)[None, :, None, None].expand(*score.shape[:3], 1)
+        outcomes = torch.cat([score, sink], dim=-1)
+    logsumexp = torch.logsumexp(outcomes, dim=-1).masked_fill(blind, -torch.inf)
+    weights = _weights(score, logsumexp)
+    value = call.value.to(score.dtype).repeat_interleave(call.query.shape[1] // call.key.shape[1], dim=1)
+    view = View(call.query, call.key, logsumexp, call.scale, call.mask, call.softcap, call.bias, call.sinks)
+    heads = list(emit.heads if emit.heads is not None else range(call.query.shape[1]))
+    rows = emit.rows if emit.rows is not None else range(call.query.shape[2])
+    return Attended(
+        output=(weights @ value).to(call.query.dtype),
+        logsumexp=logsumexp,
+        statistics=statistics(view) if emit.statistics else None,
+        pooled=pool(view, emit.pooled, slice(None), slice(None), "mean") if emit.pooled else None,
+        weights=weights[:, heads, rows.start : rows.stop] if emit.weights else None,
+    )
+
+
+def backward(
+    call: Call, output: Tensor, logsumexp: Tensor, output_gradient: Tensor, needs: tuple[bool, ...]
+) -> Gradients:
+    """d loss / d (query, key, value, bias, sinks) where `needs` asks for it, by torch's autograd through the dense map."""
+    inputs = [call.query, call.key, call.value, call.bias, call.sinks]
+    with torch.enable_grad():
+        fresh = [
+            tensor.detach().requires_grad_(need) if tensor is not None else None
+            for tensor, need in zip(inputs, needs, strict=True)
+        ]
+        dense = attend(Call(*fresh[:3], call.scale, call.mask, call.softcap, *fresh[3:]), Emit()).output  # type: ignore[arg-type]
+        wanted = [tensor for tensor in fresh if tensor is not None and tensor.requires_grad]
+        found = iter(torch.autograd.grad(dense, wanted, output_gradient))
+    return Gradients(*(next(found) if tensor is not None and tensor.requires_grad else None for tensor in fresh))
+
+
+def statistics(view: View) -> Statistics:
+    """Every row's statistics, from the dense map."""
+    weights = _weights(scores(view), view.logsumexp)
+    batch, heads, rows, cols = view.shape
+    blind = view.logsumexp == -torch.inf
+    entropy = -torch.xlogy(weights, weights).sum(-1)
+    if view.sinks is not None:
+        sink = torch.exp(view.sinks.to(weights.dtype)[None, :, None] - view.logsumexp)
+        entropy = entropy - torch.xlogy(sink, sink)
+    position = torch.arange(rows, device=weights.device) + view.mask.offset
+    key = torch.arange(cols, device=weights.device)
+    distance = (weights * (position[:, None] - key).abs()).sum(-1)
+    first = torch.stack([weights[b, :, :, view.mask.first_key(b)] for b in range(batch)])
+    largest, largest_key = weights.max(-1)
+
+    def at(index: Tensor) -> Tensor:
+        exists = (index >= 0) & (index < cols)
+        where = index.clamp(0, cols - 1).expand(batch, heads, rows)[..., None]
+        return weights.gather(-1, where)[..., 0] * exists
+
+    nan = torch.nan
+    return Statistics(
+        entropy=entropy.masked_fill(blind, nan),
+        largest=largest.masked_fill(blind, nan),
+        largest_key=largest_key.masked_fill(blind, -1),
+        distance=distance.masked_fill(blind, nan),
+        own=at(position).masked_fill(blind, nan),
+        previous=at(position - 1).masked_fill(blind, nan),
+        first=first.masked_fill(blind, nan),
+    )
+
+
+def tile(view: View, rows: slice, cols: slice) -> Tensor:
+    """weights[..., rows, cols], [B, H, rows, cols]."""
+    return _weights(scores(view), view.logsumexp)[..., rows, cols]
+
+
+def pool(view: View, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:
+    """[B, H, R, C] block means (or maxima) of weights[..., rows, cols]; blind rows left out, NaN where none is left."""
+    weights = tile(view, rows, cols)
+    seeing = view.logsumexp[..., rows] > -torch.inf
+    row_edges, col_edges = (pool_edges(n, k) for n, k in zip(weights.shape[-2:], shape, strict=True))
+    grid = weights.new_empty(*weights.shape[:2], len(row_edges) - 1, len(col_edges) - 1)
+    for r in range(len(row_edges) - 1):
+        band = slice(row_edges[r], row_edges[r + 1])
+        count = seeing[..., band].sum(-1)
+        for c in range(len(col_edges) - 1):
+            block = weights[..., band, col_edges[c] : col_edges[c + 1]]
+            if reduce == "mean":
+                grid[..., r, c] = block.sum((-1, -2)) / (count * block.shape[-1])
+            else:
+                grid[..., r, c] = block.amax((-1, -2)).masked_fill(count == 0, torch.nan)
+    return grid
+
+
+def received(view: View) -> Tensor:
+    """[B, H, N]: the sum of each column, over all queries."""
+    return _weights(scores(view), view.logsumexp).sum(-2)
+
+
+def push(view: View, vector: Tensor) -> Tensor:
+    """weights @ vector; vector [B, H, N, E] (axes B and H may be 1), result [B, H, M, E]."""
+    weights = _weights(scores(view), view.logsumexp)
+    return weights @ vector.to(weights.dtype)
+
+
+def pull(view: View, vector: Tensor) -> Tensor:
+    """weights.T @ vector; vector [B, H, M, E] (axes B and H may be 1), result [B, H, N, E]."""
+    weights = _weights(scores(view), view.logsumexp)
+    return weights.transpose(-1, -2) @ vector.to(weights.dtype)
+
+
+def _weights(score: Tensor, logsumexp: Tensor) -> Tensor:
+    """exp(score - logsumexp), with 0 (not NaN) in rows that see nothing."""
+    return torch.exp(score - logsumexp.masked_fill(logsumexp == -torch.inf, 0.0)[..., None])

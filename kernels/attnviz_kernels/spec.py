@@ -1,0 +1,324 @@
+"""The contract every backend keeps: what a call is made of, what it leaves behind, and what is refused.
+
+Axes, in every docstring and error: B batch, H query heads, G key/value heads, M query positions, N key positions,
+D head size (E for values). Order is always [B, H, M, N] or [B, H, M, D].
+
+    score(i, j)  = scale * query[i] . key[j];  softcap * tanh(score / softcap) if given;  + bias;  + additive mask
+    weight(i, j) = exp(score(i, j) - logsumexp[i]),  0 where the mask hides key j from query i
+    logsumexp[i] = log(sum over visible j of exp(score(i, j)) + exp(sink) if the head has one)
+
+A query that may see no key has output 0, weights 0, logsumexp -inf and statistics NaN, with or without a sink.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+class ArgumentError(ValueError):
+    """An argument breaks the contract; the message names it, gives the rule and the value."""
+
+
+class BackendError(RuntimeError):
+    """The backend asked for cannot serve this call; the message names backend, reason and remedy."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys a query may see, as structure. Conditions are combined with "and".
+
+    Query i stands at position p = i + offset, key j at position j (offset > 0 when keys come from a cache).
+
+    causal       j <= p. With M = 2, N = 4 and offset = 2:    1 1 1 0
+                                                              1 1 1 1
+    window       (left, right): p - left <= j <= p + right; None on a side means no limit there.
+    chunk        j and p lie in the same block of that many positions: j // chunk == p // chunk.
+    key_padding  [B, N] bool, True where the key is real.
+    segments     ([B, M], [B, N]) integers: a query sees the keys of its own segment (packed sequences).
+    dense        broadcastable to [B, H, M, N]; bool (True = visible) or float, added to the score, where -inf and
+                 anything below half of the dtype's lowest number hides the key. Read by tiles, never expanded.
+    """
+
+    causal: bool = False
+    offset: int = 0
+    window: tuple[int | None, int | None] | None = None
+    chunk: int | None = None
+    key_padding: Tensor | None = None
+    segments: tuple[Tensor, Tensor] | None = None
+    dense: Tensor | None = None
+
+    def first_key(self, batch: int) -> int:
+        """The position of the first real key of one sequence (0 without key padding)."""
+        if self.key_padding is None or not bool(self.key_padding[batch].any()):
+            return 0
+        return int(self.key_padding[batch].to(torch.uint8).argmax())
+
+
+@dataclass(frozen=True)
+class Emit:
+    """What one pass leaves behind besides output and logsumexp. Nothing chosen costs nothing.
+
+    statistics  a `Statistics` of every row.
+    pooled      (R, C): block means of every head's map; see `pool_edges` for the blocks.
+    weights     the map itself, [B, heads, rows, N]; `heads` and `rows` restrict it (None means all).
+    """
+
+    statistics: bool = False
+    pooled: tuple[int, int] | None = None
+    weights: bool = False
+    heads: tuple[int, ...] | None = None
+    rows: range | None = None
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Per row, each [B, H, M], float32 (float64 for float64 inputs); NaN for a row that sees no key.
+
+    entropy   -sum w ln w in nats, 0 ln 0 = 0; a sink counts as one more outcome.
+    largest   the largest weight on a key; largest_key is its index (int64, the lowest on ties, -1 for no key).
+    distance  sum over keys of w * |p - j|, in positions; a sink adds nothing.
+    own       weight on the query's own position p; previous: on p - 1; first: on the first real key.
+              0 where that key does not exist or is hidden.
+    """
+
+    entropy: Tensor
+    largest: Tensor
+    largest_key: Tensor
+    distance: Tensor
+    own: Tensor
+    previous: Tensor
+    first: Tensor
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What a call returns: output [B, H, M, E] in the inputs' dtype, logsumexp [B, H, M] in `accumulator` dtype."""
+
+    output: Tensor
+    logsumexp: Tensor
+    statistics: Statistics | None = None
+    pooled: Tensor | None = None
+    weights: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """d loss / d input for each input that asked for it; None elsewhere."""
+
+    query: Tensor | None = None
+    key: Tensor | None = None
+    value: Tensor | None = None
+    bias: Tensor | None = None
+    sinks: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A checked call. query [B, H, M, D], key [B, G, N, D], value [B, G, N, E], bias broadcastable to [B, H, M, N],
+    sinks [H]. Head h reads key/value head h // (H // G)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scale: float
+    mask: Mask = Mask()
+    softcap: float | None = None
+    bias: Tensor | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B, H, M, N)."""
+        return (*self.query.shape[:3], self.key.shape[2])
+
+
+@dataclass(frozen=True)
+class View:
+    """The weights of a finished call, recomputed on demand: everything in `Call` that decides them, and logsumexp.
+
+    Memory is O(M + N). `select` narrows to one head of one sequence without copying.
+    """
+
+    query: Tensor
+    key: Tensor
+    logsumexp: Tensor
+    scale: float
+    mask: Mask = Mask()
+    softcap: float | None = None
+    bias: Tensor | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B, H, M, N)."""
+        return (*self.query.shape[:3], self.key.shape[2])
+
+    def select(self, batch: int, head: int) -> View:
+        """The view of one head of one sequence, B = H = G = 1."""
+        group = head // (self.query.shape[1] // self.key.shape[1])
+        mask = self.mask
+        one = slice(batch, batch + 1)
+        return replace(
+            self,
+            query=self.query[one, head : head + 1],
+            key=self.key[one, group : group + 1],
+            logsumexp=self.logsumexp[one, head : head + 1],
+            bias=None if self.bias is None else _select(self.bias, batch, head),
+            sinks=None if self.sinks is None else self.sinks[head : head + 1],
+            mask=replace(
+                mask,
+                key_padding=None if mask.key_padding is None else mask.key_padding[one],
+                segments=None if mask.segments is None else (mask.segments[0][one], mask.segments[1][one]),
+                dense=None if mask.dense is None else _select(mask.dense, batch, head),
+            ),
+        )
+
+
+def _select(tensor: Tensor, batch: int, head: int) -> Tensor:
+    """One head of one sequence of a tensor that broadcasts to [B, H, M, N]; kept 4-D."""
+    while tensor.dim() < 4:
+        tensor = tensor.unsqueeze(0)
+    b = batch if tensor.shape[0] > 1 else 0
+    h = head if tensor.shape[1] > 1 else 0
+    return tensor[b : b + 1, h : h + 1]
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """The dtype sums are kept in: float64 for float64, float32 for everything smaller."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def pool_edges(length: int, blocks: int) -> list[int]:
+    """Where the blocks of a pooled axis begin and end: block k covers edges[k] to edges[k + 1].
+
+    A grid finer than the map is the map: at most `length` blocks are made.
+    """
+    blocks = min(blocks, length)
+    return [k * length // blocks for k in range(blocks + 1)]
+
+
+def hides(additive: Tensor) -> Tensor:
+    """Where an additive mask hides the key: -inf, or below half of the dtype's lowest number."""
+    return additive <= torch.finfo(additive.dtype).min / 2
+
+
+def check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None,
+    mask: Mask,
+    softcap: float | None,
+    bias: Tensor | None,
+    sinks: Tensor | None,
+    emit: Emit,
+) -> Call:
+    """A `Call` whose every argument keeps the contract, or ArgumentError naming the one that does not."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        _need(isinstance(tensor, Tensor), f"{name} must be a tensor, got {type(tensor).__name__}")
+        _need(tensor.dim() == 4, f"{name} must have 4 axes [batch, heads, positions, size], got {tuple(tensor.shape)}")
+        _need(tensor.dtype in FLOATS, f"{name} must be float16, bfloat16, float32 or float64, got {tensor.dtype}")
+        _need(min(tensor.shape) > 0, f"{name} must have no empty axis, got {tuple(tensor.shape)}")
+        _need(tensor.dtype == query.dtype, f"{name} must have the dtype of query ({query.dtype}), got {tensor.dtype}")
+        _need(
+            tensor.device == query.device, f"{name} must be on the device of query ({query.device}), got {tensor.device}"
+        )
+    batch, heads, rows, size = query.shape
+    groups, cols = key.shape[1], key.shape[2]
+    _need(key.shape[0] == batch, f"key must have the batch size of query ({batch}), got {key.shape[0]}")
+    _need(key.shape[3] == size, f"key must have the head size of query ({size}), got {key.shape[3]}")
+    _need(heads % groups == 0, f"key must have a number of heads that divides query's ({heads}), got {groups}")
+    _need(
+        value.shape[:3] == key.shape[:3],
+        f"value must have the batch, heads and positions of key {tuple(key.shape[:3])}, got {tuple(value.shape[:3])}",
+    )
+    scale = 1.0 / math.sqrt(size) if scale is None else float(scale)
+    _need(math.isfinite(scale), f"scale must be a finite number, got {scale}")
+    _need(
+        softcap is None or (math.isfinite(softcap) and softcap > 0),
+        f"softcap must be a positive number or None, got {softcap}",
+    )
+    shape = (batch, heads, rows, cols)
+    if bias is not None:
+        _need(bias.is_floating_point(), f"bias must be floating point, got {bias.dtype}")
+        _check_broadcast("bias", bias, shape, query.device)
+    if sinks is not None:
+        _need(tuple(sinks.shape) == (heads,), f"sinks must have shape ({heads},), got {tuple(sinks.shape)}")
+        _need(sinks.is_floating_point(), f"sinks must be floating point, got {sinks.dtype}")
+        _need(sinks.device == query.device, f"sinks must be on the device of query ({query.device})")
+    _check_mask(mask, shape, query.device)
+    _check_emit(emit, shape)
+    return Call(query, key, value, scale, mask, softcap, bias, sinks)
+
+
+def check_range(name: str, where: slice, length: int) -> tuple[int, int]:
+    """Start and stop of a contiguous, non-empty slice of an axis, or ArgumentError."""
+    start, stop, step = where.indices(length)
+    _need(step == 1, f"{name} must be a contiguous range (step 1), got step {step}")
+    _need(start < stop, f"{name} must select at least one of {length} positions, got {where.start}:{where.stop}")
+    return start, stop
+
+
+def check_vector(vector: Tensor, view: View, axis: str) -> None:
+    """Refuse a vector that does not fit the view: [B, H, N, E] for axis="keys", [B, H, M, E] for axis="queries"."""
+    batch, heads, rows, cols = view.shape
+    length = cols if axis == "keys" else rows
+    shape = tuple(vector.shape)
+    fits = len(shape) == 4 and shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] == length
+    _need(fits, f"vector must have shape ({batch} or 1, {heads} or 1, {length}, any), got {shape}")
+    _need(vector.device == view.query.device, f"vector must be on the device of query ({view.query.device})")
+
+
+def _check_mask(mask: Mask, shape: tuple[int, int, int, int], device: torch.device) -> None:
+    batch, _, rows, cols = shape
+    _need(mask.offset >= 0, f"mask.offset must be zero or positive, got {mask.offset}")
+    _need(mask.chunk is None or mask.chunk > 0, f"mask.chunk must be positive or None, got {mask.chunk}")
+    for side in mask.window or ():
+        _need(side is None or side >= 0, f"mask.window must hold zero, positive numbers or None, got {mask.window}")
+    if mask.key_padding is not None:
+        _need(mask.key_padding.dtype == torch.bool, f"mask.key_padding must be bool, got {mask.key_padding.dtype}")
+        _check_shape("mask.key_padding", mask.key_padding, (batch, cols), device)
+    if mask.segments is not None:
+        for name, tensor, want in zip(("query", "key"), mask.segments, ((batch, rows), (batch, cols)), strict=True):
+            _need(not tensor.is_floating_point(), f"mask.segments must hold integers, got {tensor.dtype}")
+            _check_shape(f"mask.segments ({name})", tensor, want, device)
+    if mask.dense is not None:
+        kind = mask.dense.dtype
+        _need(kind == torch.bool or mask.dense.is_floating_point(), f"mask.dense must be bool or float, got {kind}")
+        _check_broadcast("mask.dense", mask.dense, shape, device)
+
+
+def _check_emit(emit: Emit, shape: tuple[int, int, int, int]) -> None:
+    _, heads, rows, _ = shape
+    if emit.pooled is not None:
+        _need(min(emit.pooled) > 0, f"emit.pooled must be two positive numbers, got {emit.pooled}")
+    for head in emit.heads or ():
+        _need(0 <= head < heads, f"emit.heads must lie in 0 to {heads - 1}, got {head}")
+    if emit.rows is not None:
+        inside = 0 <= emit.rows.start < emit.rows.stop <= rows and emit.rows.step == 1
+        _need(inside, f"emit.rows must be a contiguous range within 0 to {rows}, got {emit.rows}")
+    if not emit.weights:
+        _need(emit.heads is None and emit.rows is None, "emit.heads and emit.rows need emit.weights=True")
+
+
+def _check_shape(name: str, tensor: Tensor, want: tuple[int, ...], device: torch.device) -> None:
+    _need(tuple(tensor.shape) == want, f"{name} must have shape {want}, got {tuple(tensor.shape)}")
+    _need(tensor.device == device, f"{name} must be on the device of query ({device}), got {tensor.device}")
+
+
+def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int], device: torch.device) -> None:
+    padded = (1,) * (4 - tensor.dim()) + tuple(tensor.shape)
+    fits = len(padded) == 4 and all(have in (1, want) for have, want in zip(padded, shape, strict=True))
+    _need(fits, f"{name} must broadcast to [batch, heads, queries, keys] {shape}, got {tuple(tensor.shape)}")
+    _need(tensor.device == device, f"{name} must be on the device of query ({device}), got {tensor.device}")
+
+
+def _need(holds: bool, message: str) -> None:
+    if not holds:
+        raise ArgumentError(message)
