@@ -25,6 +25,7 @@ from .spec import (
     View,
     pool_edges,
 )
+from .visibility import visible_keys
 
 __all__ = [
     "BACKENDS",
@@ -47,5 +48,6 @@ __all__ = [
     "tile",
     "unavailable",
     "view_of",
+    "visible_keys",
     "weight_gradients",
 ]

@@ -179,6 +179,39 @@ class View:
             ),
         )
 
+    def crop(self, rows: slice, cols: slice) -> View:
+        """The view of a range of queries and of keys, without copying; keys left out must be hidden from all queries.
+
+        Raises ArgumentError where a chunked mask would be cut inside a chunk.
+        """
+        _, _, queries, keys = self.shape
+        (top, bottom), (left, right) = check_range("rows", rows, queries), check_range("cols", cols, keys)
+        mask = self.mask
+        _need(mask.chunk is None or left % mask.chunk == 0, f"cols must start at a multiple of {mask.chunk}, got {left}")
+        padding = None if mask.key_padding is None else mask.key_padding[:, left:right]
+        segments = mask.segments
+        return replace(
+            self,
+            query=self.query[:, :, top:bottom],
+            key=self.key[:, :, left:right],
+            logsumexp=self.logsumexp[:, :, top:bottom],
+            bias=None if self.bias is None else _crop(self.bias, slice(top, bottom), slice(left, right)),
+            mask=replace(
+                mask,
+                offset=mask.offset + top - left,
+                key_padding=None if padding is None or bool(padding.all()) else padding,
+                segments=None if segments is None else (segments[0][:, top:bottom], segments[1][:, left:right]),
+                dense=None if mask.dense is None else _crop(mask.dense, slice(top, bottom), slice(left, right)),
+            ),
+        )
+
+
+def _crop(tensor: Tensor, rows: slice, cols: slice) -> Tensor:
+    """Part of a tensor that broadcasts to [B, H, M, N]."""
+    if tensor.dim() > 1 and tensor.shape[-2] > 1:
+        tensor = tensor[..., rows, :]
+    return tensor[..., cols] if tensor.dim() > 0 and tensor.shape[-1] > 1 else tensor
+
 
 def _select(tensor: Tensor, batch: int, head: int) -> Tensor:
     """One head of one sequence of a tensor that broadcasts to [B, H, M, N]; kept 4-D."""

@@ -1,0 +1,215 @@
+"""What stands on a map's axes: tokens with their surface text, and the words they make up.
+
+A token's id, the tokenizer's own piece and the text it came from are kept apart, because the piece is often not
+readable: byte-level tokenizers split one character over several tokens, and [UNK] hides its text. Where the tokenizer
+gives offsets, the text is cut from the source.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import UsageError
+
+_VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
+WORD_RULES = {
+    "punctuation": re.compile(r"\w+(?:['’]\w+)*|[^\w\s]"),
+    "whitespace": re.compile(r"\S+"),
+}
+"""How text is cut into words: at white space, or there and around every punctuation mark."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """One position. `text` is the source between `start` and `end` (characters) where offsets are known.
+
+    part is (k, n) for the k-th of n tokens that share the same characters, counting from 1.
+    """
+
+    id: int | None
+    raw: str
+    text: str
+    start: int | None = None
+    end: int | None = None
+    part: tuple[int, int] | None = None
+    special: bool = False
+
+    @property
+    def label(self) -> str:
+        """What a person reads: the text without its leading space, white space and control characters made visible."""
+        text = self.text[1:] if len(self.text) > 1 and self.text[0] == " " else self.text
+        shown = printable(text)
+        return f"{shown} {self.part[0]}/{self.part[1]}" if self.part else shown
+
+    def __str__(self) -> str:
+        return self.label
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word and the contiguous tokens, start to stop, that it is made of."""
+
+    text: str
+    start: int
+    stop: int
+    special: bool = False
+
+
+@dataclass(frozen=True)
+class TokenAxis:
+    """The labels along one axis of one sequence. `valid` is where its real tokens stand; the rest is padding."""
+
+    tokens: tuple[Token, ...]
+    valid: slice
+    text: str | None = None
+    grid: tuple[int, int] | None = None
+
+    @property
+    def real(self) -> tuple[Token, ...]:
+        """The tokens without padding."""
+        return self.tokens[self.valid]
+
+
+def printable(text: str) -> str:
+    """The text with white space and control characters replaced by visible signs; safe for a terminal.
+
+    >>> printable("a\\n\\x1b[31m")
+    'a⏎␛[31m'
+    """
+    return "".join(_VISIBLE.get(char, _visible_control(char)) for char in text)
+
+
+def _visible_control(char: str) -> str:
+    code = ord(char)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and code != 0x200D:
+        return f"<U+{code:04X}>"
+    return char
+
+
+def positions(count: int) -> tuple[Token, ...]:
+    """Tokens for an axis nobody gave labels for: their positions."""
+    return tuple(Token(None, str(index), str(index)) for index in range(count))
+
+
+def named(labels: Sequence[str]) -> tuple[Token, ...]:
+    """Tokens from labels a user gave."""
+    return tuple(Token(None, str(label), str(label)) for label in labels)
+
+
+def from_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tuple[Token, ...]:
+    """The tokens of one sequence of ids, padding included.
+
+    With the source `text`, or text recovered by decoding, surface text comes from the tokenizer's offsets; where
+    encoding that text does not give the same ids, every token is decoded on its own instead.
+    """
+    ids = [int(index) for index in ids]
+    special = {int(index) for index in tokenizer.all_special_ids} - {tokenizer.unk_token_id}
+    raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
+    spans = _offsets(tokenizer, ids, special, text)
+    if spans is None:
+        surfaces = [piece if index in special else tokenizer.decode([index]) for index, piece in zip(ids, raw, strict=True)]
+        return tuple(
+            Token(index, piece, surface or piece, special=index in special)
+            for index, piece, surface in zip(ids, raw, surfaces, strict=True)
+        )
+    source, offsets = spans
+    tokens = []
+    for index, piece, span in zip(ids, raw, offsets, strict=True):
+        if index in special or span is None or span[0] == span[1]:
+            tokens.append(Token(index, piece, piece, special=index in special))
+        else:
+            tokens.append(Token(index, piece, source[span[0] : span[1]], *span))
+    return _with_parts(tokens)
+
+
+def _offsets(
+    tokenizer: Any, ids: list[int], special: set[int], text: str | None
+) -> tuple[str, list[tuple[int, int] | None]] | None:
+    """(source, one span per id, None for added special tokens), or None where offsets cannot be had."""
+    if not getattr(tokenizer, "is_fast", False):
+        return None
+    # special tokens are either added around the text or, in a chat template, written out in it
+    for added in (special, set[int]()):
+        plain = [index for index in ids if index not in added]
+        source = tokenizer.decode(plain, clean_up_tokenization_spaces=False) if text is None else text
+        encoded = tokenizer(source, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        found = list(encoded["input_ids"])
+        if found[: len(plain)] == plain and (text is not None or len(found) == len(plain)):
+            spans = iter(encoded["offset_mapping"])
+            return source, [None if index in added else tuple(next(spans)) for index in ids]
+    return None
+
+
+def _with_parts(tokens: list[Token]) -> tuple[Token, ...]:
+    """Number the tokens that share the same characters: the bytes of one character."""
+    result = list(tokens)
+    start = 0
+    while start < len(tokens):
+        stop = start + 1
+        first = tokens[start]
+        while stop < len(tokens) and first.start is not None and tokens[stop].start is not None:
+            if (tokens[stop].start, tokens[stop].end) != (first.start, first.end):
+                break
+            stop += 1
+        if stop - start > 1:
+            for index in range(start, stop):
+                result[index] = replace(tokens[index], part=(index - start + 1, stop - start))
+        start = stop
+    return tuple(result)
+
+
+def words(tokens: Sequence[Token], text: str | None, rule: str = "punctuation") -> tuple[Word, ...]:
+    """The words that the tokens make up, in order; every token belongs to exactly one.
+
+    rule is a key of `WORD_RULES`. Special tokens, and tokens without a place in the text, are words of their own. A
+    token belongs to the word in which its first character that is not white space lies.
+    """
+    if rule not in WORD_RULES:
+        raise UsageError(f"words can be cut at {' or '.join(WORD_RULES)}, not at {rule!r}")
+    spans = [match.span() for match in WORD_RULES[rule].finditer(text or "")]
+    return group(tokens, text, spans)
+
+
+def group(tokens: Sequence[Token], text: str | None, spans: Sequence[tuple[int, int]]) -> tuple[Word, ...]:
+    """The words given by character spans of the text; tokens outside all of them are words of their own."""
+    owners = [_owner(token, text, spans) for token in tokens]
+    result: list[Word] = []
+    for index, (token, owner) in enumerate(zip(tokens, owners, strict=True)):
+        if owner is not None and result and index > 0 and owners[index - 1] == owner:
+            result[-1] = replace(result[-1], stop=index + 1)
+        elif owner is not None and text is not None:
+            result.append(Word(text[slice(*spans[owner])], index, index + 1))
+        else:
+            result.append(Word(token.text, index, index + 1, token.special))
+    return tuple(result)
+
+
+def _owner(token: Token, text: str | None, spans: Sequence[tuple[int, int]]) -> int | None:
+    if text is None or token.start is None or token.end is None or token.special:
+        return None
+    surface = text[token.start : token.end]
+    place = token.start + len(surface) - len(surface.lstrip())
+    low, high = 0, len(spans)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if spans[middle][1] <= place else (low, middle)
+    return low if low < len(spans) and spans[low][0] <= place else None
+
+
+def to_words(weights: Tensor, rows: Sequence[Word], cols: Sequence[Word]) -> Tensor:
+    """Word-level map [words, words] of a token-level one [M, N], after Clark et al. 2019 (arXiv 1906.04341, 4.1).
+
+    Attention to a word is the sum over its tokens, attention from a word the mean over its tokens, so rows that
+    summed to one still do.
+    """
+    summed = torch.stack([weights[:, word.start : word.stop].sum(1) for word in cols], dim=1)
+    return torch.stack([summed[word.start : word.stop].mean(0) for word in rows])
