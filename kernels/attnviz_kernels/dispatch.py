@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -76,17 +77,20 @@ def view_of(call: Call, attended: Attended) -> View:
     )
 
 
+@torch.no_grad()
 def statistics(view: View, *, backend: str | None = None) -> Statistics:
     """Every row's `Statistics`, after the fact."""
     return _load(choose(view, backend)).statistics(view)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def tile(view: View, rows: slice = slice(None), cols: slice = slice(None), *, backend: str | None = None) -> Tensor:
     """weights[..., rows, cols], [B, H, rows, cols] in the accumulator dtype."""
     rows, cols = _ranges(view, rows, cols)
     return _load(choose(view, backend)).tile(view, rows, cols)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def pool(
     view: View,
     shape: tuple[int, int],
@@ -108,23 +112,27 @@ def pool(
     return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def received(view: View, *, backend: str | None = None) -> Tensor:
     """[B, H, N]: what each key receives, the exact column sums of the weights."""
     return _load(choose(view, backend)).received(view)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def push(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
     """weights @ vector; vector [B, H, N, E] (B and H may be 1), result [B, H, M, E] in the accumulator dtype."""
     check_vector(vector, view, axis="keys")
     return _load(choose(view, backend)).push(view, vector)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def pull(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
     """weights.T @ vector; vector [B, H, M, E] (B and H may be 1), result [B, H, N, E] in the accumulator dtype."""
     check_vector(vector, view, axis="queries")
     return _load(choose(view, backend)).pull(view, vector)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def weight_gradients(
     output_gradient: Tensor, value: Tensor, rows: slice = slice(None), cols: slice = slice(None)
 ) -> Tensor:
@@ -155,12 +163,19 @@ def choose(call: Call | View, backend: str | None = None) -> str:
 
 def unavailable(backend: str) -> str | None:
     """Why a backend cannot be used on this machine at all, or None when it can."""
-    return _load(backend).unavailable()  # type: ignore[no-any-return]
+    return _absent(backend) or _load(backend).unavailable()
 
 
 def _objection(backend: str, call: Call | View) -> str | None:
+    absent = _absent(backend)
+    if absent:
+        return absent
     module = _load(backend)
     return module.unavailable() or module.refuses(call)
+
+
+def _absent(backend: str) -> str | None:
+    return None if find_spec(BACKENDS[backend], __package__) else "it is not part of this installation"
 
 
 def _load(backend: str) -> ModuleType:

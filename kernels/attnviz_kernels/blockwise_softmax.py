@@ -1,0 +1,157 @@
+"""Online softmax of one row band, with the statistics of its rows kept in the same pass.
+
+Everything is kept relative to the largest score m seen so far, so scores of any size are safe:
+
+    total    l = sum exp(s - m)             entropy  = ln l - t / l
+    moment   t = sum exp(s - m) (s - m)     distance = d / l
+    reach    d = sum exp(s - m) |p - j|     largest  = exp(m - m) / l
+
+When a tile raises m by x, the sums of before shrink: l becomes l e^-x, and t becomes (t - x l) e^-x. Both terms of the
+entropy are positive, so nothing cancels: one visible key gives l = 1 and t = 0, hence exactly 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .blockwise_tiles import by_group, by_head
+from .spec import Call, Statistics, View, accumulator
+
+GONE = -1000.0
+"""A difference of scores whose exponential is 0 in every dtype; stands for -inf where -inf * 0 would be NaN."""
+
+
+@dataclass
+class Marks:
+    """What the statistics need besides `total`, each [B, H, rows]: sums, and scores at chosen keys."""
+
+    moment: Tensor
+    reach: Tensor
+    largest_key: Tensor
+    own: Tensor
+    previous: Tensor
+    first: Tensor
+
+
+class Band:
+    """The running softmax of a band of rows: give it tiles from left to right, then ask for the results."""
+
+    def __init__(self, call: Call | View, rows: slice, size: int | None, statistics: bool) -> None:
+        batch, heads, _, _ = call.shape
+        self.call, self.rows = call, rows
+        like = call.query.new_zeros(batch, heads, rows.stop - rows.start, dtype=accumulator(call.query.dtype))
+        self.total = like
+        self.peak = torch.full_like(like, -torch.inf)
+        self.output = None if size is None else like[..., None].repeat(1, 1, 1, size)
+        self.marks = None if not statistics else _no_marks(like)
+
+    def add(self, score: Tensor, value: Tensor | None, cols: slice) -> None:
+        """Take in one tile: its scores [B, H, rows, cols], which are overwritten, and its values [B, G, cols, E]."""
+        highest = score.amax(-1)
+        if self.marks is not None:
+            self._mark_keys(self.marks, score, highest, cols)
+        peak = torch.maximum(self.peak, highest)
+        base = _base(peak)
+        shift = (self.peak - base).clamp_min(GONE)
+        shrink = shift.exp()
+        score.sub_(base[..., None])
+        if self.marks is not None:
+            score.clamp_(min=GONE)
+            weight = score.exp()
+            self.marks.moment = (self.marks.moment + shift * self.total) * shrink + score.mul_(weight).sum(-1)
+            self.marks.reach = self.marks.reach * shrink + self._reach(weight, cols)
+        else:
+            weight = score.exp_()
+        self.peak = peak
+        self.total = self.total * shrink + weight.sum(-1)
+        if self.output is not None and value is not None:
+            mixed = by_group(weight, value.shape[1]) @ value.to(weight.dtype)
+            self.output.mul_(shrink[..., None]).add_(by_head(mixed, weight.shape[1]))
+
+    def results(self) -> tuple[Tensor | None, Tensor, Statistics | None]:
+        """(output [B, H, rows, E], logsumexp [B, H, rows], statistics) of the finished band."""
+        blind = self.peak == -torch.inf
+        base, total, moment = self._with_sinks()
+        total = total.masked_fill(blind, 1.0)
+        logsumexp = (base + total.log()).masked_fill(blind, -torch.inf)
+        shrink = (self.peak - base).clamp_min(GONE).exp() / total
+        output = None if self.output is None else self.output * shrink[..., None]
+        if self.marks is None:
+            return output, logsumexp, None
+        marks = self.marks
+
+        def finish(tensor: Tensor) -> Tensor:
+            return tensor.masked_fill(blind, torch.nan)
+
+        return (
+            output,
+            logsumexp,
+            Statistics(
+                entropy=finish(total.log() - moment / total),
+                largest=finish(shrink),
+                largest_key=marks.largest_key.masked_fill(blind, -1),
+                distance=finish(marks.reach * shrink),
+                own=finish((marks.own - base).exp() / total),
+                previous=finish((marks.previous - base).exp() / total),
+                first=finish((marks.first - base).exp() / total),
+            ),
+        )
+
+    def _with_sinks(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The score that sums are relative to, total and moment, with each head's sink as one more outcome."""
+        moment = self.total if self.marks is None else self.marks.moment
+        if self.call.sinks is None:
+            return _base(self.peak), self.total, moment
+        sink = self.call.sinks.to(self.total.dtype)[None, :, None]
+        base = _base(torch.maximum(self.peak, sink))
+        shift, lift = (self.peak - base).clamp_min(GONE), (sink - base).clamp_min(GONE)
+        total = self.total * shift.exp() + lift.exp()
+        return base, total, (moment + shift * self.total) * shift.exp() + lift * lift.exp()
+
+    def _reach(self, weight: Tensor, cols: slice) -> Tensor:
+        """sum of weight * |p - j| over a tile."""
+        offset = self.call.mask.offset
+        position = torch.arange(self.rows.start + offset, self.rows.stop + offset, device=weight.device)
+        key = torch.arange(cols.start, cols.stop, device=weight.device)
+        return (weight * (position[:, None] - key).abs()).sum(-1)
+
+    def _mark_keys(self, marks: Marks, score: Tensor, highest: Tensor, cols: slice) -> None:
+        better = highest > self.peak
+        marks.largest_key = torch.where(better, score.argmax(-1) + cols.start, marks.largest_key)
+        ahead = self.rows.start + self.call.mask.offset - cols.start
+        for target, diagonal in ((marks.own, ahead), (marks.previous, ahead - 1)):
+            _copy_diagonal(target, score, diagonal)
+        _copy_first(marks.first, score, self.call, cols)
+
+
+def _no_marks(zeros: Tensor) -> Marks:
+    unseen = torch.full_like(zeros, -torch.inf)
+    key = torch.full_like(zeros, -1, dtype=torch.int64)
+    return Marks(zeros, zeros, key, unseen, unseen.clone(), unseen.clone())
+
+
+def _base(peak: Tensor) -> Tensor:
+    """The score that exponentials are taken relative to: the peak, or 0 where nothing has been seen."""
+    return peak.masked_fill(peak == -torch.inf, 0.0)
+
+
+def _copy_diagonal(target: Tensor, score: Tensor, diagonal: int) -> None:
+    """target[..., i] = score[..., i, i + diagonal] for every row whose column lies in the tile."""
+    rows, cols = score.shape[-2:]
+    if -rows < diagonal < cols:
+        found = score.diagonal(diagonal, -2, -1)
+        start = max(0, -diagonal)
+        target[..., start : start + found.shape[-1]] = found
+
+
+def _copy_first(target: Tensor, score: Tensor, call: Call | View, cols: slice) -> None:
+    """target[b] = score of the first real key of sequence b, where that key lies in the tile."""
+    padded = call.mask.key_padding is not None
+    for batch in range(call.shape[0]) if padded else (0,):
+        first = call.mask.first_key(batch) - cols.start
+        if 0 <= first < score.shape[-1]:
+            where = slice(batch, batch + 1) if padded else slice(None)
+            target[where] = score[where, :, :, first]
