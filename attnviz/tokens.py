@@ -116,7 +116,9 @@ def from_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tup
     raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
     spans = _offsets(tokenizer, ids, special, text)
     if spans is None:
-        surfaces = [piece if index in special else tokenizer.decode([index]) for index, piece in zip(ids, raw, strict=True)]
+        surfaces = [
+            piece if index in special else tokenizer.decode([index]) for index, piece in zip(ids, raw, strict=True)
+        ]
         return tuple(
             Token(index, piece, surface or piece, special=index in special)
             for index, piece, surface in zip(ids, raw, surfaces, strict=True)

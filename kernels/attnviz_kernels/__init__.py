@@ -23,6 +23,7 @@ from .spec import (
     Mask,
     Statistics,
     View,
+    check,
     pool_edges,
 )
 from .visibility import visible_keys
@@ -38,6 +39,7 @@ __all__ = [
     "Statistics",
     "View",
     "attend",
+    "check",
     "choose",
     "pool",
     "pool_edges",

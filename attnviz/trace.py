@@ -1,0 +1,352 @@
+"""What a recording leaves behind: a `Trace` of attention records, and a `Head` to look at each of them.
+
+A trace holds one `Record` per attention module and, for each kind of attention, the labels of its axes. Every weight
+is recomputed on demand from the record's view, so a trace grows with the length of the text, not with its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from attnviz_kernels import Statistics
+from torch import Tensor
+
+from .errors import BudgetError, UsageError
+from .tokens import Token, TokenAxis, Word, positions, to_words, words
+from .views import WeightView
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+BUDGET = 1 << 30
+"""Bytes a whole map may take when nothing else is said: 1 GiB."""
+
+AXES = {
+    "self": ("self", "self"),
+    "encoder": ("encoder", "encoder"),
+    "decoder": ("decoder", "decoder"),
+    "cross": ("decoder", "encoder"),
+}
+"""For each kind of attention, whose labels stand on its rows and on its columns."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One attention module of one run: where it stands, how it was recorded, and its view of the weights.
+
+    layer is the model's own number; kind a key of `AXES`, or "linear" for a layer without weights (then no view);
+    branch names one of several attentions of a layer; rung says how it was recorded; statistics are [B, H, M];
+    value [B, G, N, E] is there when asked for.
+    """
+
+    name: str
+    layer: int
+    kind: str
+    rung: str
+    backend: str
+    view: WeightView | None
+    branch: str | None = None
+    statistics: Statistics | None = None
+    value: Tensor | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> int:
+        """Number of query heads; 0 for a layer without weights."""
+        return 0 if self.view is None else self.view.shape[1]
+
+
+@dataclass
+class Trace:
+    """The attention of one run. `trace[layer, head]` is a `Head`; everything counts from zero.
+
+    A recorder fills `records` and `axes` while its block runs. batch is the sequence looked at; see `sequence`.
+    """
+
+    model: str = "model"
+    records: list[Record] = field(default_factory=list)
+    axes: dict[str, tuple[TokenAxis, ...]] = field(default_factory=dict)
+    batch: int = 0
+    unrecorded: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of attention in this trace, in the order of `AXES`."""
+        present = {record.kind for record in self.records}
+        return tuple(kind for kind in AXES if kind in present)
+
+    @property
+    def encoder(self) -> Trace:
+        """Only the encoder's attention to itself."""
+        return self.only("encoder")
+
+    @property
+    def decoder(self) -> Trace:
+        """Only the decoder's attention to itself."""
+        return self.only("decoder")
+
+    @property
+    def cross(self) -> Trace:
+        """Only the decoder's attention to the encoder."""
+        return self.only("cross")
+
+    def only(self, kind: str) -> Trace:
+        """The part of the trace of one kind of attention."""
+        if kind not in self.kinds:
+            raise UsageError(f"this trace has no {kind} attention: it has {', '.join(self.kinds) or 'none'}")
+        return replace(self, records=[record for record in self.records if record.kind == kind])
+
+    def sequence(self, batch: int) -> Trace:
+        """The same trace, looking at another sequence of the batch."""
+        if not 0 <= batch < self.batch_size:
+            raise UsageError(
+                f"sequence {batch} does not exist: this trace has {self.batch_size} (0 to {self.batch_size - 1})"
+            )
+        return replace(self, batch=batch)
+
+    @property
+    def batch_size(self) -> int:
+        """How many sequences were recorded together."""
+        return max((record.view.shape[0] for record in self.records if record.view is not None), default=0)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The model's own numbers of the layers that attend, in order."""
+        return tuple(dict.fromkeys(record.layer for record in self._attending))
+
+    def branches(self, layer: int) -> tuple[str, ...]:
+        """The names of a layer's attentions where it has several, else ()."""
+        return tuple(record.branch for record in self._attending if record.layer == layer and record.branch)
+
+    def head_count(self, layer: int) -> int:
+        """The number of heads of a layer."""
+        return self.record(layer).heads
+
+    def record(self, layer: int, branch: str | None = None) -> Record:
+        """The record of a layer; of a layer with branches the last, its effective attention, unless one is named."""
+        self._one_kind()
+        found = [record for record in self._attending if record.layer == layer]
+        if not found:
+            raise UsageError(self._no_layer(layer))
+        if branch is None:
+            return found[-1]
+        named = [record for record in found if record.branch == branch]
+        if not named:
+            names = ", ".join(self.branches(layer)) or "none"
+            raise UsageError(f"layer {layer} has no branch {branch!r}: it has {names}")
+        return named[0]
+
+    def __getitem__(self, place: tuple[int, int] | tuple[int, int, str]) -> Head:
+        if not isinstance(place, tuple) or len(place) not in (2, 3):
+            raise UsageError(f"a head is trace[layer, head], got trace[{place!r}]")
+        layer, head = place[0], place[1]
+        record = self.record(layer, place[2] if len(place) == 3 else None)
+        if not 0 <= head < record.heads:
+            raise UsageError(
+                f"head {head} does not exist: layer {layer} of this trace has {record.heads} heads (0 to {record.heads - 1})"
+            )
+        rows, cols = self.axis(record, 0), self.axis(record, 1)
+        return Head(layer, head, record, self.batch, rows, cols, self.model)
+
+    def axis(self, record: Record, side: int) -> TokenAxis:
+        """The labels of a record's rows (side 0) or columns (side 1), for the sequence looked at."""
+        assert record.view is not None
+        length = record.view.shape[2 + side]
+        known = self.axes.get(AXES[record.kind][side], ())
+        axis = known[self.batch] if self.batch < len(known) else None
+        if axis is None or len(axis.tokens) != length:
+            return TokenAxis(positions(length), slice(0, length))
+        return axis
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens of the sequence looked at, without padding (of the rows, for cross attention)."""
+        self._one_kind()
+        return self.axis(self._attending[0], 0).real if self._attending else ()
+
+    @property
+    def text(self) -> str | None:
+        """The text the tokens were cut from, where it is known."""
+        return self.axis(self._attending[0], 0).text if self._attending else None
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of image patches for a vision model, else None."""
+        return self.axis(self._attending[0], 0).grid if self._attending else None
+
+    def heads(self) -> pd.DataFrame:
+        """One row per layer and head with its means over all rows that see a key; see `analysis.heads`."""
+        from .analysis.heads import heads_table
+
+        return heads_table(self)
+
+    def coverage(self) -> pd.DataFrame:
+        """One row per attention module: how it was recorded, and those that look like attention but were not."""
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = [
+            {
+                "module": record.name,
+                "layer": record.layer,
+                "kind": record.kind,
+                "branch": record.branch or "",
+                "recorded by": record.rung,
+                "backend": record.backend,
+                "notes": "; ".join(record.notes),
+            }
+            for record in self.records
+        ]
+        rows += [{"module": name, "layer": -1, "recorded by": "not recorded"} for name in self.unrecorded]
+        return pd.DataFrame(rows).fillna("")
+
+    def save(self, path: str | Path, **options: Any) -> None:
+        """Write the trace to one file; see `storage.save` for the options."""
+        from .storage import save
+
+        save(self, path, **options)
+
+    def every_head(self) -> list[Head]:
+        """All heads of all attending layers, in order, the effective attention where a layer has branches."""
+        return [self[layer, head] for layer in self.layers for head in range(self.head_count(layer))]
+
+    @property
+    def _attending(self) -> list[Record]:
+        return [record for record in self.records if record.view is not None]
+
+    def _one_kind(self) -> None:
+        if len(self.kinds) > 1:
+            names = ", ".join(f"trace.{kind}" for kind in self.kinds)
+            raise UsageError(f"this trace has several kinds of attention: choose one of {names}")
+
+    def _no_layer(self, layer: int) -> str:
+        have = self.layers
+        if not have:
+            return f"layer {layer} does not exist: this trace holds no attention"
+        if have == tuple(range(len(have))):
+            return f"layer {layer} does not exist: this trace has {len(have)} layers (0 to {len(have) - 1})"
+        return f"layer {layer} does not attend: the layers of this trace that do are {', '.join(map(str, have))}"
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of one sequence, without padding. M rows are queries, N columns are keys."""
+
+    layer: int
+    head: int
+    record: Record
+    batch: int
+    row_axis: TokenAxis
+    col_axis: TokenAxis
+    model: str = "model"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(M, N)."""
+        return self.view.shape[2], self.view.shape[3]
+
+    @property
+    def rows(self) -> tuple[Token, ...]:
+        """The query tokens."""
+        return self.row_axis.real
+
+    @property
+    def cols(self) -> tuple[Token, ...]:
+        """The key tokens."""
+        return self.col_axis.real
+
+    @cached_property
+    def view(self) -> WeightView:
+        """The weights on demand, with axes B = H = 1."""
+        assert self.record.view is not None
+        return self.record.view.select(self.batch, self.head).crop(self.row_axis.valid, self.col_axis.valid)
+
+    def weights(self, rows: slice = slice(None), cols: slice = slice(None), *, budget: int = BUDGET) -> Tensor:
+        """Exact weights [rows, cols]; the whole map unless ranges are given.
+
+        Raises BudgetError when they would take more than `budget` bytes.
+        """
+        count = len(range(*rows.indices(self.shape[0]))) * len(range(*cols.indices(self.shape[1])))
+        if count == 0:
+            raise UsageError(
+                f"rows and cols must select a part of the map of {self.shape[0]} x {self.shape[1]}, got none"
+            )
+        if count * 4 > budget:
+            raise BudgetError(
+                f"these weights of layer {self.layer} head {self.head} need {_size(count * 4)}, the budget is"
+                f" {_size(budget)}: take a tile with rows= and cols=, a pooled map, or pass budget="
+            )
+        return self.view.tile(rows, cols)[0, 0]
+
+    def pooled(
+        self,
+        shape: tuple[int, int],
+        rows: slice = slice(None),
+        cols: slice = slice(None),
+        reduce: str = "mean",
+    ) -> Tensor:
+        """Exact block means (reduce="mean") or maxima ("max") of the map or a part of it, at most `shape` blocks."""
+        return self.view.pool(shape, rows, cols, reduce)[0, 0]
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """Every row's statistics, each [M]; NaN for rows that see no key."""
+        recorded = self.record.statistics
+        moved = self.col_axis.valid.start or 0
+        if recorded is None or moved:
+            found = self.view.statistics()
+            return _each(found, lambda tensor: tensor[0, 0])
+        return _each(recorded, lambda tensor: tensor[self.batch, self.head, self.row_axis.valid])
+
+    @property
+    def entropy(self) -> Tensor:
+        """[M], in nats."""
+        return self.statistics.entropy
+
+    @cached_property
+    def visible(self) -> Tensor:
+        """[M] int64: how many keys each query may see."""
+        return self.view.visible()[0, 0]
+
+    @cached_property
+    def received(self) -> Tensor:
+        """[N]: what each key receives from all queries together."""
+        return self.view.received()[0, 0]
+
+    def row_words(self, rule: str = "punctuation") -> tuple[Word, ...]:
+        """The words on the rows, as ranges of rows."""
+        return words(self.rows, self.row_axis.text, rule)
+
+    def col_words(self, rule: str = "punctuation") -> tuple[Word, ...]:
+        """The words on the columns, as ranges of columns."""
+        return words(self.cols, self.col_axis.text, rule)
+
+    def word_weights(self, rule: str = "punctuation", *, budget: int = BUDGET) -> Tensor:
+        """Word-level map: to a word the sum over its tokens, from a word their mean (see `tokens.to_words`)."""
+        return to_words(self.weights(budget=budget), self.row_words(rule), self.col_words(rule))
+
+    def links(self, count: int = 10, *, rows: Sequence[int] | None = None) -> pd.DataFrame:
+        """The `count` strongest links, of the whole map or of some rows: row, column, weight, strongest first."""
+        from .analysis.links import strongest_links
+
+        return strongest_links(self, count, rows)
+
+
+def _each(statistics: Statistics, take: Any) -> Statistics:
+    """The same function applied to every column of the statistics."""
+    return Statistics(**{name: take(getattr(statistics, name)) for name in Statistics.__dataclass_fields__})
+
+
+def _size(count: int) -> str:
+    """Bytes for people, in binary units."""
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
