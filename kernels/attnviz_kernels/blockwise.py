@@ -10,7 +10,7 @@ from torch import Tensor
 from .blockwise_backward import backward
 from .blockwise_pool import pool
 from .blockwise_softmax import Band
-from .blockwise_tiles import bands, band_tiles, scores, tiles, weights
+from .blockwise_tiles import band_tiles, bands, scores, tiles, weights
 from .spec import Attended, Call, Emit, Statistics, View, accumulator
 
 __all__ = ["attend", "backward", "pool", "pull", "push", "received", "refuses", "statistics", "tile", "unavailable"]
@@ -105,9 +105,9 @@ def _sweep(
 
 def _empty_statistics(like: Tensor) -> Statistics:
     names = [field.name for field in fields(Statistics)]
-    return Statistics(**{
-        name: torch.empty_like(like, dtype=torch.int64 if name == "largest_key" else like.dtype) for name in names
-    })
+    return Statistics(
+        **{name: torch.empty_like(like, dtype=torch.int64 if name == "largest_key" else like.dtype) for name in names}
+    )
 
 
 def _chosen_weights(view: View, emit: Emit) -> Tensor:

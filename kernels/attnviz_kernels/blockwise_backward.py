@@ -25,7 +25,9 @@ def backward(
     wide = accumulator(call.query.dtype)
     inputs = (call.query, call.key, call.value, None if call.bias is None else padded(call.bias), call.sinks)
     query, key, value, bias, sinks = (
-        torch.zeros_like(tensor, dtype=wide, memory_format=torch.contiguous_format) if need and tensor is not None else None
+        torch.zeros_like(tensor, dtype=wide, memory_format=torch.contiguous_format)
+        if need and tensor is not None
+        else None
         for tensor, need in zip(inputs, needs, strict=True)
     )
     delta = (output_gradient.to(wide) * output.to(wide)).sum(-1)  # [B, H, M]

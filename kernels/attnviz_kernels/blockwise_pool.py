@@ -48,10 +48,7 @@ def cut(edges: list[int], size: int) -> Iterator[tuple[slice, slice]]:
 def reduce_blocks(tile: Tensor, edges: list[int], axis: int, reduce: str) -> Tensor:
     """Sums (or maxima) of consecutive blocks of an axis, whose length becomes len(edges) - 1. Values are >= 0."""
     blocks = len(edges) - 1
-    if blocks > 1:
-        tile = _equal_blocks(tile, edges, axis)
-    else:
-        tile = tile.unsqueeze(axis - 1)
+    tile = _equal_blocks(tile, edges, axis) if blocks > 1 else tile.unsqueeze(axis - 1)
     return tile.sum(axis) if reduce == "mean" else tile.amax(axis)
 
 
@@ -66,7 +63,9 @@ def _equal_blocks(tile: Tensor, edges: list[int], axis: int) -> Tensor:
         where = torch.where(inside, starts + place, 0).flatten()
         shape = [-1 if k == tile.dim() + axis else 1 for k in range(tile.dim())]
         tile = tile.index_select(axis, where).mul_(inside.flatten().view(shape))
-    return tile.unflatten(axis, (len(lengths), longest))
+    shape = list(tile.shape)
+    shape[axis : axis + 1 or None] = [len(lengths), longest]
+    return tile.view(shape)
 
 
 def _count_seeing(view: View, edges: list[int]) -> Tensor:

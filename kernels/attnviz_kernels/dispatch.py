@@ -1,8 +1,6 @@
 """The public functions: check once, choose a backend openly, make the output differentiable.
 
-A backend is a module with `unavailable()` and `refuses(call)`, each giving a reason or None, and the functions that
-`reference` has: attend, backward, statistics, tile, pool, received, push, pull. Backends import `spec`, never each
-other.
+Backends import `spec`, never each other.
 """
 
 from __future__ import annotations
@@ -10,8 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +19,7 @@ from .spec import (
     BackendError,
     Call,
     Emit,
+    Gradients,
     Mask,
     Statistics,
     View,
@@ -38,6 +36,42 @@ BACKENDS = {
     "reference": ".reference",
 }
 """Name and module of each backend, in the order `choose` prefers them; `reference` serves only who asks for it."""
+
+
+class Backend(Protocol):
+    """What the module of a backend offers; arguments are checked and ranges resolved before they get there."""
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be used on this machine at all."""
+
+    def refuses(self, call: Call | View) -> str | None:
+        """Why it cannot serve this call."""
+
+    def attend(self, call: Call, emit: Emit) -> Attended:
+        """Output, logsumexp and what `emit` asks for."""
+
+    def backward(
+        self, call: Call, output: Tensor, logsumexp: Tensor, output_gradient: Tensor, needs: tuple[bool, ...]
+    ) -> Gradients:
+        """The gradients that `needs` asks for: of query, key, value, bias, sinks."""
+
+    def statistics(self, view: View) -> Statistics:
+        """Every row's statistics."""
+
+    def tile(self, view: View, rows: slice, cols: slice) -> Tensor:
+        """weights[..., rows, cols]."""
+
+    def pool(self, view: View, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:
+        """Block means or maxima of weights[..., rows, cols]."""
+
+    def received(self, view: View) -> Tensor:
+        """The column sums of the weights."""
+
+    def push(self, view: View, vector: Tensor) -> Tensor:
+        """weights @ vector."""
+
+    def pull(self, view: View, vector: Tensor) -> Tensor:
+        """weights.T @ vector."""
 
 
 def attend(
@@ -64,7 +98,7 @@ def attend(
     chosen = _load(choose(call, backend))
     inputs = (query, key, value, bias, sinks)
     if not torch.is_grad_enabled() or not any(tensor is not None and tensor.requires_grad for tensor in inputs):
-        return chosen.attend(call, emit)  # type: ignore[no-any-return]
+        return chosen.attend(call, emit)
     kept: list[Attended] = []
     output = _Attend.apply(chosen, call, emit, kept, *inputs)  # type: ignore[no-untyped-call]
     return replace(kept[0], output=output)
@@ -72,22 +106,20 @@ def attend(
 
 def view_of(call: Call, attended: Attended) -> View:
     """The weights of a finished call as a `View`."""
-    return View(
-        call.query, call.key, attended.logsumexp, call.scale, call.mask, call.softcap, call.bias, call.sinks
-    )
+    return View(call.query, call.key, attended.logsumexp, call.scale, call.mask, call.softcap, call.bias, call.sinks)
 
 
 @torch.no_grad()
 def statistics(view: View, *, backend: str | None = None) -> Statistics:
     """Every row's `Statistics`, after the fact."""
-    return _load(choose(view, backend)).statistics(view)  # type: ignore[no-any-return]
+    return _load(choose(view, backend)).statistics(view)
 
 
 @torch.no_grad()
 def tile(view: View, rows: slice = slice(None), cols: slice = slice(None), *, backend: str | None = None) -> Tensor:
     """weights[..., rows, cols], [B, H, rows, cols] in the accumulator dtype."""
     rows, cols = _ranges(view, rows, cols)
-    return _load(choose(view, backend)).tile(view, rows, cols)  # type: ignore[no-any-return]
+    return _load(choose(view, backend)).tile(view, rows, cols)
 
 
 @torch.no_grad()
@@ -109,36 +141,36 @@ def pool(
     if min(shape) < 1:
         raise ArgumentError(f"shape must be two positive numbers, got {shape}")
     rows, cols = _ranges(view, rows, cols)
-    return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)  # type: ignore[no-any-return]
+    return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)
 
 
 @torch.no_grad()
 def received(view: View, *, backend: str | None = None) -> Tensor:
     """[B, H, N]: what each key receives, the exact column sums of the weights."""
-    return _load(choose(view, backend)).received(view)  # type: ignore[no-any-return]
+    return _load(choose(view, backend)).received(view)
 
 
 @torch.no_grad()
 def push(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
     """weights @ vector; vector [B, H, N, E] (B and H may be 1), result [B, H, M, E] in the accumulator dtype."""
     check_vector(vector, view, axis="keys")
-    return _load(choose(view, backend)).push(view, vector)  # type: ignore[no-any-return]
+    return _load(choose(view, backend)).push(view, vector)
 
 
 @torch.no_grad()
 def pull(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
     """weights.T @ vector; vector [B, H, M, E] (B and H may be 1), result [B, H, N, E] in the accumulator dtype."""
     check_vector(vector, view, axis="queries")
-    return _load(choose(view, backend)).pull(view, vector)  # type: ignore[no-any-return]
+    return _load(choose(view, backend)).pull(view, vector)
 
 
 @torch.no_grad()
 def weight_gradients(
     output_gradient: Tensor, value: Tensor, rows: slice = slice(None), cols: slice = slice(None)
 ) -> Tensor:
-    """d loss / d weights[..., rows, cols], [B, H, rows, cols], from d loss / d output [B, H, M, E] and value [B, G, N, E].
+    """d loss / d weights[..., rows, cols], [B, H, rows, cols].
 
-    It is output_gradient . value, also where the mask hides the key, as in dense attention.
+    It is d loss / d output [B, H, M, E] times value [B, G, N, E], also where the mask hides the key, as in dense attention.
     """
     wide = accumulator(value.dtype)
     repeat = output_gradient.shape[1] // value.shape[1]
@@ -157,29 +189,25 @@ def choose(call: Call | View, backend: str | None = None) -> str:
         raise ArgumentError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     reason = _objection(backend, call)
     if reason is not None:
-        raise BackendError(f"the {backend} backend cannot serve this call: {reason}; leave backend unset to use another")
+        raise BackendError(
+            f"the {backend} backend cannot serve this call: {reason}; leave backend unset to use another"
+        )
     return backend
 
 
 def unavailable(backend: str) -> str | None:
     """Why a backend cannot be used on this machine at all, or None when it can."""
-    return _absent(backend) or _load(backend).unavailable()
+    if find_spec(BACKENDS[backend], __package__) is None:
+        return "it is not part of this installation"
+    return _load(backend).unavailable()
 
 
 def _objection(backend: str, call: Call | View) -> str | None:
-    absent = _absent(backend)
-    if absent:
-        return absent
-    module = _load(backend)
-    return module.unavailable() or module.refuses(call)
+    return unavailable(backend) or _load(backend).refuses(call)
 
 
-def _absent(backend: str) -> str | None:
-    return None if find_spec(BACKENDS[backend], __package__) else "it is not part of this installation"
-
-
-def _load(backend: str) -> ModuleType:
-    return import_module(BACKENDS[backend], __package__)
+def _load(backend: str) -> Backend:
+    return cast(Backend, import_module(BACKENDS[backend], __package__))
 
 
 def _ranges(view: View, rows: slice, cols: slice) -> tuple[slice, slice]:
@@ -191,7 +219,7 @@ class _Attend(torch.autograd.Function):
     """Makes the output of any backend differentiable through that backend's own backward."""
 
     @staticmethod
-    def forward(ctx: Any, chosen: ModuleType, call: Call, emit: Emit, kept: list[Attended], *inputs: Any) -> Tensor:
+    def forward(ctx: Any, chosen: Backend, call: Call, emit: Emit, kept: list[Attended], *inputs: Any) -> Tensor:
         attended: Attended = chosen.attend(call, emit)
         kept.append(replace(attended, output=attended.output.detach()))
         ctx.chosen, ctx.call = chosen, call

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -83,17 +85,14 @@ def attend(call: Call, emit: Emit) -> Attended:
 def backward(
     call: Call, output: Tensor, logsumexp: Tensor, output_gradient: Tensor, needs: tuple[bool, ...]
 ) -> Gradients:
-    """d loss / d (query, key, value, bias, sinks) where `needs` asks for it, by torch's autograd through the dense map."""
-    inputs = [call.query, call.key, call.value, call.bias, call.sinks]
+    """d loss / d (query, key, value, bias, sinks) where `needs` asks, by torch's autograd through the dense map."""
+    inputs = {name: getattr(call, name) for name in ("query", "key", "value", "bias", "sinks")}
+    wanted = [name for (name, tensor), need in zip(inputs.items(), needs, strict=True) if need and tensor is not None]
+    fresh = {name: inputs[name].detach().requires_grad_() for name in wanted}
     with torch.enable_grad():
-        fresh = [
-            tensor.detach().requires_grad_(need) if tensor is not None else None
-            for tensor, need in zip(inputs, needs, strict=True)
-        ]
-        dense = attend(Call(*fresh[:3], call.scale, call.mask, call.softcap, *fresh[3:]), Emit()).output  # type: ignore[arg-type]
-        wanted = [tensor for tensor in fresh if tensor is not None and tensor.requires_grad]
-        found = iter(torch.autograd.grad(dense, wanted, output_gradient))
-    return Gradients(*(next(found) if tensor is not None and tensor.requires_grad else None for tensor in fresh))
+        dense = attend(replace(call, **fresh), Emit()).output
+        found = torch.autograd.grad(dense, list(fresh.values()), output_gradient)
+    return Gradients(**dict(zip(wanted, found, strict=True)))
 
 
 def statistics(view: View) -> Statistics:

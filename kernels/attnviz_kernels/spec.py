@@ -187,7 +187,9 @@ class View:
         _, _, queries, keys = self.shape
         (top, bottom), (left, right) = check_range("rows", rows, queries), check_range("cols", cols, keys)
         mask = self.mask
-        _need(mask.chunk is None or left % mask.chunk == 0, f"cols must start at a multiple of {mask.chunk}, got {left}")
+        _need(
+            mask.chunk is None or left % mask.chunk == 0, f"cols must start at a multiple of {mask.chunk}, got {left}"
+        )
         padding = None if mask.key_padding is None else mask.key_padding[:, left:right]
         segments = mask.segments
         return replace(
@@ -260,7 +262,8 @@ def check(
         _need(min(tensor.shape) > 0, f"{name} must have no empty axis, got {tuple(tensor.shape)}")
         _need(tensor.dtype == query.dtype, f"{name} must have the dtype of query ({query.dtype}), got {tensor.dtype}")
         _need(
-            tensor.device == query.device, f"{name} must be on the device of query ({query.device}), got {tensor.device}"
+            tensor.device == query.device,
+            f"{name} must be on the device of query ({query.device}), got {tensor.device}",
         )
     batch, heads, rows, size = query.shape
     groups, cols = key.shape[1], key.shape[2]
