@@ -1,0 +1,97 @@
+"""A document as windows that fit the model, and a head's weights between the document's own words.
+
+Windows are whole sentences, as many as fit; a sentence longer than the window is cut and its rest is not scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from ..recording import inspect
+from ..tokens import Token, word_of
+from ..trace import Trace
+from ..views import WeightView
+from .documents import Document
+
+_BAND = 256
+"""Rows of a map looked at together."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Part of a document and the trace of it. owners gives each token's word, -1 for special and other tokens."""
+
+    document: Document
+    trace: Trace
+    owners: tuple[int, ...]
+
+    def pieces(self, word: int) -> list[int]:
+        """The positions of a word's tokens."""
+        return [index for index, owner in enumerate(self.owners) if owner == word]
+
+
+def windows(document: Document, model: Any, tokenizer: Any, size: int) -> Iterator[Window]:
+    """The windows of a document, each recorded; size is the number of tokens without special ones."""
+    for part in split(document, tokenizer, size):
+        trace = inspect((model, tokenizer), part.text)
+        yield Window(part, trace, owners(trace.tokens, part))
+
+
+def split(document: Document, tokenizer: Any, size: int) -> list[Document]:
+    """The document in parts of whole sentences with at most `size` tokens each; a longer sentence is cut to fit."""
+    if size < 2:
+        raise UsageError(f"a window needs at least 2 tokens, got {size}")
+    parts: list[tuple[int, int]] = []
+    for start, stop in document.sentences:
+        if parts and _length(document, tokenizer, parts[-1][0], stop) <= size:
+            parts[-1] = (parts[-1][0], stop)
+        else:
+            while stop - start > 1 and _length(document, tokenizer, start, stop) > size:
+                stop -= 1
+            parts.append((start, stop))
+    return [document.part(start, stop) for start, stop in parts]
+
+
+def _length(document: Document, tokenizer: Any, start: int, stop: int) -> int:
+    text = " ".join(document.words[start:stop])
+    return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def owners(tokens: Sequence[Token], document: Document) -> tuple[int, ...]:
+    """For each token the index of the document's word it belongs to, or -1."""
+    spans, text = document.spans(), document.text
+    found = [word_of(token, text, spans) for token in tokens]
+    if all(owner is None for owner in found):
+        raise UsageError("this tokenizer gives no character offsets, so its tokens cannot be matched with words")
+    return tuple(-1 if owner is None else owner for owner in found)
+
+
+def word_rows(view: WeightView, owners: Sequence[int], rows: Sequence[int], count: int) -> Tensor:
+    """[H, rows, count]: every head's word-level weights from the given words to all `count` words of one sequence.
+
+    After Clark et al. 2019 (arXiv 1906.04341, 4.1): mean over the pieces of the word that looks, sum over the pieces
+    of the word looked at; tokens that belong to no word are left out, nothing is renormalised. view has B = 1.
+    """
+    place = {word: index for index, word in enumerate(rows)}
+    target = torch.tensor([owner if owner >= 0 else count for owner in owners])
+    result = torch.zeros(view.shape[1], len(rows), count + 1)
+    pieces = torch.zeros(len(rows))
+    for top in range(0, len(owners), _BAND):
+        wanted = [(index, place[owner]) for index, owner in enumerate(owners[top : top + _BAND]) if owner in place]
+        if not wanted:
+            continue
+        first, last = wanted[0][0], wanted[-1][0]
+        band = view.tile(slice(top + first, top + last + 1), slice(None))[0].float()
+        local = torch.tensor([index - first for index, _ in wanted])
+        row = torch.tensor([index for _, index in wanted])
+        summed = torch.zeros(*band.shape[:1], len(wanted), count + 1)
+        summed.index_add_(2, target, band[:, local])
+        result.index_add_(1, row, summed)
+        pieces.index_add_(0, row, torch.ones(len(wanted)))
+    return result[:, :, :count] / pieces.clamp(min=1)[:, None]
