@@ -12,6 +12,7 @@ entropy are positive, so nothing cancels: one visible key gives l = 1 and t = 0,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -61,8 +62,8 @@ class Band:
         if self.marks is not None:
             score.clamp_(min=GONE)
             weight = score.exp()
-            self.marks.moment = (self.marks.moment + shift * self.total) * shrink + score.mul_(weight).sum(-1)
-            self.marks.reach = self.marks.reach * shrink + self._reach(weight, cols)
+            self.marks.moment = (self.marks.moment + shift * self.total) * shrink + _dot(score, weight)
+            self.marks.reach = self.marks.reach * shrink + torch.mul(weight, self._distance(cols), out=score).sum(-1)
         else:
             weight = score.exp_()
         self.peak = peak
@@ -111,20 +112,25 @@ class Band:
         total = self.total * shift.exp() + lift.exp()
         return base, total, (moment + shift * self.total) * shift.exp() + lift * lift.exp()
 
-    def _reach(self, weight: Tensor, cols: slice) -> Tensor:
-        """sum of weight * |p - j| over a tile."""
+    def _distance(self, cols: slice) -> Tensor:
+        """|p - j| of a tile, [rows, cols]."""
         offset = self.call.mask.offset
-        position = torch.arange(self.rows.start + offset, self.rows.stop + offset, device=weight.device)
-        key = torch.arange(cols.start, cols.stop, device=weight.device)
-        return (weight * (position[:, None] - key).abs()).sum(-1)
+        like = self.total
+        position = torch.arange(self.rows.start + offset, self.rows.stop + offset, dtype=like.dtype, device=like.device)
+        key = torch.arange(cols.start, cols.stop, dtype=like.dtype, device=like.device)
+        return (position[:, None] - key).abs_()
 
     def _mark_keys(self, marks: Marks, score: Tensor, highest: Tensor, cols: slice) -> None:
-        better = highest > self.peak
-        marks.largest_key = torch.where(better, score.argmax(-1) + cols.start, marks.largest_key)
+        _copy_largest(marks.largest_key, score, highest > self.peak, cols)
         ahead = self.rows.start + self.call.mask.offset - cols.start
         for target, diagonal in ((marks.own, ahead), (marks.previous, ahead - 1)):
             _copy_diagonal(target, score, diagonal)
         _copy_first(marks.first, score, self.call, cols)
+
+
+def _dot(one: Tensor, other: Tensor) -> Tensor:
+    """Sum over the last axis of the product, which is not held."""
+    return torch.einsum("bhrc,bhrc->bhr", one, other)
 
 
 def _no_marks(zeros: Tensor) -> Marks:
@@ -136,6 +142,18 @@ def _no_marks(zeros: Tensor) -> Marks:
 def _base(peak: Tensor) -> Tensor:
     """The score that exponentials are taken relative to: the peak, or 0 where nothing has been seen."""
     return peak.masked_fill(peak == -torch.inf, 0.0)
+
+
+def _copy_largest(target: Tensor, score: Tensor, improved: Tensor, cols: slice) -> None:
+    """target[..., i] = the lowest key with the largest score of row i, in rows that this tile improved.
+
+    First the block of the row, then the key in it: on the CPU, torch's argmax takes ten times as long as its amax.
+    """
+    width = math.gcd(score.shape[-1], 64)
+    blocks = score.view(-1, score.shape[-1] // width, width)  # [B * H * rows, blocks, width]
+    rows = improved.flatten().nonzero()[:, 0]
+    block = blocks.amax(-1)[rows].argmax(-1)
+    target.view(-1)[rows] = cols.start + block * width + blocks[rows, block].argmax(-1)
 
 
 def _copy_diagonal(target: Tensor, score: Tensor, diagonal: int) -> None:

@@ -170,7 +170,8 @@ def weight_gradients(
 ) -> Tensor:
     """d loss / d weights[..., rows, cols], [B, H, rows, cols].
 
-    It is d loss / d output [B, H, M, E] times value [B, G, N, E], also where the mask hides the key, as in dense attention.
+    It is d loss / d output [B, H, M, E] times value [B, G, N, E], also where the mask hides the key, as dense attention
+    has it.
     """
     wide = accumulator(value.dtype)
     repeat = output_gradient.shape[1] // value.shape[1]
