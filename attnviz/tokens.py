@@ -183,7 +183,7 @@ def words(tokens: Sequence[Token], text: str | None, rule: str = "punctuation") 
 
 def group(tokens: Sequence[Token], text: str | None, spans: Sequence[tuple[int, int]]) -> tuple[Word, ...]:
     """The words given by character spans of the text; tokens outside all of them are words of their own."""
-    owners = [_owner(token, text, spans) for token in tokens]
+    owners = [word_of(token, text, spans) for token in tokens]
     result: list[Word] = []
     for index, (token, owner) in enumerate(zip(tokens, owners, strict=True)):
         if owner is not None and result and index > 0 and owners[index - 1] == owner:
@@ -195,7 +195,8 @@ def group(tokens: Sequence[Token], text: str | None, spans: Sequence[tuple[int, 
     return tuple(result)
 
 
-def _owner(token: Token, text: str | None, spans: Sequence[tuple[int, int]]) -> int | None:
+def word_of(token: Token, text: str | None, spans: Sequence[tuple[int, int]]) -> int | None:
+    """Which of the ordered character spans a token belongs to: the one its first character that is not a space is in."""
     if text is None or token.start is None or token.end is None or token.special:
         return None
     surface = text[token.start : token.end]

@@ -25,6 +25,9 @@ class WeightView(Protocol):
     def shape(self) -> Shape:
         """(B, H, M, N)."""
 
+    def sequence(self, batch: int) -> WeightView:
+        """Every head of one sequence; axis B is 1."""
+
     def select(self, batch: int, head: int) -> WeightView:
         """One head of one sequence; its axes B and H are 1."""
 
@@ -62,6 +65,9 @@ class QueryKey:
     @property
     def shape(self) -> Shape:
         return self.view.shape
+
+    def sequence(self, batch: int) -> QueryKey:
+        return QueryKey(self.view.sequence(batch))
 
     def select(self, batch: int, head: int) -> QueryKey:
         return QueryKey(self.view.select(batch, head))
@@ -105,6 +111,9 @@ class Dense:
     def shape(self) -> Shape:
         batch, heads, rows, cols = self.weights.shape
         return batch, heads, rows, cols
+
+    def sequence(self, batch: int) -> Dense:
+        return replace(self, weights=self.weights[batch : batch + 1])
 
     def select(self, batch: int, head: int) -> Dense:
         return replace(self, weights=self.weights[batch : batch + 1, head : head + 1])

@@ -159,24 +159,36 @@ class View:
         """(B, H, M, N)."""
         return (*self.query.shape[:3], self.key.shape[2])
 
-    def select(self, batch: int, head: int) -> View:
-        """The view of one head of one sequence, B = H = G = 1."""
-        group = head // (self.query.shape[1] // self.key.shape[1])
-        mask = self.mask
-        one = slice(batch, batch + 1)
+    def sequence(self, batch: int) -> View:
+        """The view of every head of one sequence, B = 1, without copying."""
+        mask, one = self.mask, slice(batch, batch + 1)
         return replace(
             self,
-            query=self.query[one, head : head + 1],
-            key=self.key[one, group : group + 1],
-            logsumexp=self.logsumexp[one, head : head + 1],
-            bias=None if self.bias is None else _select(self.bias, batch, head),
-            sinks=None if self.sinks is None else self.sinks[head : head + 1],
+            query=self.query[one],
+            key=self.key[one],
+            logsumexp=self.logsumexp[one],
+            bias=None if self.bias is None else _take(self.bias, 0, one),
             mask=replace(
                 mask,
                 key_padding=None if mask.key_padding is None else mask.key_padding[one],
                 segments=None if mask.segments is None else (mask.segments[0][one], mask.segments[1][one]),
-                dense=None if mask.dense is None else _select(mask.dense, batch, head),
+                dense=None if mask.dense is None else _take(mask.dense, 0, one),
             ),
+        )
+
+    def select(self, batch: int, head: int) -> View:
+        """The view of one head of one sequence, B = H = G = 1, without copying."""
+        group = head // (self.query.shape[1] // self.key.shape[1])
+        sequence, one = self.sequence(batch), slice(head, head + 1)
+        mask = sequence.mask
+        return replace(
+            sequence,
+            query=sequence.query[:, one],
+            key=sequence.key[:, group : group + 1],
+            logsumexp=sequence.logsumexp[:, one],
+            bias=None if sequence.bias is None else _take(sequence.bias, 1, one),
+            sinks=None if self.sinks is None else self.sinks[one],
+            mask=replace(mask, dense=None if mask.dense is None else _take(mask.dense, 1, one)),
         )
 
     def crop(self, rows: slice, cols: slice) -> View:
@@ -215,13 +227,10 @@ def _crop(tensor: Tensor, rows: slice, cols: slice) -> Tensor:
     return tensor[..., cols] if tensor.dim() > 0 and tensor.shape[-1] > 1 else tensor
 
 
-def _select(tensor: Tensor, batch: int, head: int) -> Tensor:
-    """One head of one sequence of a tensor that broadcasts to [B, H, M, N]; kept 4-D."""
-    while tensor.dim() < 4:
-        tensor = tensor.unsqueeze(0)
-    b = batch if tensor.shape[0] > 1 else 0
-    h = head if tensor.shape[1] > 1 else 0
-    return tensor[b : b + 1, h : h + 1]
+def _take(tensor: Tensor, axis: int, where: slice) -> Tensor:
+    """Part of axis 0 (B) or 1 (H) of a tensor that broadcasts to [B, H, M, N]; made 4-D, broadcast axes stay."""
+    tensor = tensor[(None,) * (4 - tensor.dim())]
+    return tensor if tensor.shape[axis] == 1 else tensor[(slice(None),) * axis + (where,)]
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
