@@ -123,10 +123,9 @@ def _views(trace: Trace, layers: Sequence[int] | None) -> list[WeightView]:
         record = trace.record(layer)
         rows, cols = trace.axis(record, 0), trace.axis(record, 1)
         assert record.view is not None
-        if record.view.shape[2] != record.view.shape[3]:
-            raise UsageError(
-                f"layer {layer} has {record.view.shape[2]} queries but {record.view.shape[3]} keys: rollout needs as many"
-            )
+        queries, keys = record.view.shape[2:]
+        if queries != keys:
+            raise UsageError(f"rollout needs as many queries as keys, layer {layer} has {queries} and {keys}")
         found.append(record.view.sequence(trace.batch).crop(rows.valid, cols.valid))
     return found
 
