@@ -1,5 +1,6 @@
 """Tiled attention that leaves weights, maps and statistics behind when asked. Needs torch only."""
 
+from .checks import check
 from .dispatch import (
     BACKENDS,
     attend,
@@ -23,7 +24,6 @@ from .spec import (
     Mask,
     Statistics,
     View,
-    check,
     pool_edges,
 )
 from .visibility import visible_keys

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
+from .checks import check, check_grid, check_vector
 from .spec import (
     ArgumentError,
     Attended,
@@ -24,9 +25,7 @@ from .spec import (
     Statistics,
     View,
     accumulator,
-    check,
     check_range,
-    check_vector,
 )
 
 BACKENDS = {
@@ -138,8 +137,7 @@ def pool(
     """
     if reduce not in ("mean", "max"):
         raise ArgumentError(f'reduce must be "mean" or "max", got {reduce!r}')
-    if min(shape) < 1:
-        raise ArgumentError(f"shape must be two positive numbers, got {shape}")
+    check_grid("shape", shape)
     rows, cols = _ranges(view, rows, cols)
     return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)
 

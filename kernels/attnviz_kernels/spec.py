@@ -12,7 +12,6 @@ A query that may see no key has output 0, weights 0, logsumexp -inf and statisti
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -199,9 +198,7 @@ class View:
         _, _, queries, keys = self.shape
         (top, bottom), (left, right) = check_range("rows", rows, queries), check_range("cols", cols, keys)
         mask = self.mask
-        _need(
-            mask.chunk is None or left % mask.chunk == 0, f"cols must start at a multiple of {mask.chunk}, got {left}"
-        )
+        need(mask.chunk is None or left % mask.chunk == 0, f"cols must start at a multiple of {mask.chunk}, got {left}")
         padding = None if mask.key_padding is None else mask.key_padding[:, left:right]
         segments = mask.segments
         return replace(
@@ -252,118 +249,15 @@ def hides(additive: Tensor) -> Tensor:
     return additive <= torch.finfo(additive.dtype).min / 2
 
 
-def check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float | None,
-    mask: Mask,
-    softcap: float | None,
-    bias: Tensor | None,
-    sinks: Tensor | None,
-    emit: Emit,
-) -> Call:
-    """A `Call` whose every argument keeps the contract, or ArgumentError naming the one that does not."""
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        _need(isinstance(tensor, Tensor), f"{name} must be a tensor, got {type(tensor).__name__}")
-        _need(tensor.dim() == 4, f"{name} must have 4 axes [batch, heads, positions, size], got {tuple(tensor.shape)}")
-        _need(tensor.dtype in FLOATS, f"{name} must be float16, bfloat16, float32 or float64, got {tensor.dtype}")
-        _need(min(tensor.shape) > 0, f"{name} must have no empty axis, got {tuple(tensor.shape)}")
-        _need(tensor.dtype == query.dtype, f"{name} must have the dtype of query ({query.dtype}), got {tensor.dtype}")
-        _need(
-            tensor.device == query.device,
-            f"{name} must be on the device of query ({query.device}), got {tensor.device}",
-        )
-    batch, heads, rows, size = query.shape
-    groups, cols = key.shape[1], key.shape[2]
-    _need(key.shape[0] == batch, f"key must have the batch size of query ({batch}), got {key.shape[0]}")
-    _need(key.shape[3] == size, f"key must have the head size of query ({size}), got {key.shape[3]}")
-    _need(heads % groups == 0, f"key must have a number of heads that divides query's ({heads}), got {groups}")
-    _need(
-        value.shape[:3] == key.shape[:3],
-        f"value must have the batch, heads and positions of key {tuple(key.shape[:3])}, got {tuple(value.shape[:3])}",
-    )
-    scale = 1.0 / math.sqrt(size) if scale is None else float(scale)
-    _need(math.isfinite(scale), f"scale must be a finite number, got {scale}")
-    _need(
-        softcap is None or (math.isfinite(softcap) and softcap > 0),
-        f"softcap must be a positive number or None, got {softcap}",
-    )
-    shape = (batch, heads, rows, cols)
-    if bias is not None:
-        _need(bias.is_floating_point(), f"bias must be floating point, got {bias.dtype}")
-        _check_broadcast("bias", bias, shape, query.device)
-    if sinks is not None:
-        _need(tuple(sinks.shape) == (heads,), f"sinks must have shape ({heads},), got {tuple(sinks.shape)}")
-        _need(sinks.is_floating_point(), f"sinks must be floating point, got {sinks.dtype}")
-        _need(sinks.device == query.device, f"sinks must be on the device of query ({query.device})")
-    _check_mask(mask, shape, query.device)
-    _check_emit(emit, shape)
-    return Call(query, key, value, scale, mask, softcap, bias, sinks)
-
-
 def check_range(name: str, where: slice, length: int) -> tuple[int, int]:
     """Start and stop of a contiguous, non-empty slice of an axis, or ArgumentError."""
     start, stop, step = where.indices(length)
-    _need(step == 1, f"{name} must be a contiguous range (step 1), got step {step}")
-    _need(start < stop, f"{name} must select at least one of {length} positions, got {where.start}:{where.stop}")
+    need(step == 1, f"{name} must be a contiguous range (step 1), got step {step}")
+    need(start < stop, f"{name} must select at least one of {length} positions, got {where.start}:{where.stop}")
     return start, stop
 
 
-def check_vector(vector: Tensor, view: View, axis: str) -> None:
-    """Refuse a vector that does not fit the view: [B, H, N, E] for axis="keys", [B, H, M, E] for axis="queries"."""
-    batch, heads, rows, cols = view.shape
-    length = cols if axis == "keys" else rows
-    shape = tuple(vector.shape)
-    fits = len(shape) == 4 and shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] == length
-    _need(fits, f"vector must have shape ({batch} or 1, {heads} or 1, {length}, any), got {shape}")
-    _need(vector.device == view.query.device, f"vector must be on the device of query ({view.query.device})")
-
-
-def _check_mask(mask: Mask, shape: tuple[int, int, int, int], device: torch.device) -> None:
-    batch, _, rows, cols = shape
-    _need(mask.offset >= 0, f"mask.offset must be zero or positive, got {mask.offset}")
-    _need(mask.chunk is None or mask.chunk > 0, f"mask.chunk must be positive or None, got {mask.chunk}")
-    for side in mask.window or ():
-        _need(side is None or side >= 0, f"mask.window must hold zero, positive numbers or None, got {mask.window}")
-    if mask.key_padding is not None:
-        _need(mask.key_padding.dtype == torch.bool, f"mask.key_padding must be bool, got {mask.key_padding.dtype}")
-        _check_shape("mask.key_padding", mask.key_padding, (batch, cols), device)
-    if mask.segments is not None:
-        for name, tensor, want in zip(("query", "key"), mask.segments, ((batch, rows), (batch, cols)), strict=True):
-            _need(not tensor.is_floating_point(), f"mask.segments must hold integers, got {tensor.dtype}")
-            _check_shape(f"mask.segments ({name})", tensor, want, device)
-    if mask.dense is not None:
-        kind = mask.dense.dtype
-        _need(kind == torch.bool or mask.dense.is_floating_point(), f"mask.dense must be bool or float, got {kind}")
-        _check_broadcast("mask.dense", mask.dense, shape, device)
-
-
-def _check_emit(emit: Emit, shape: tuple[int, int, int, int]) -> None:
-    _, heads, rows, _ = shape
-    if emit.pooled is not None:
-        _need(min(emit.pooled) > 0, f"emit.pooled must be two positive numbers, got {emit.pooled}")
-    for head in emit.heads or ():
-        _need(0 <= head < heads, f"emit.heads must lie in 0 to {heads - 1}, got {head}")
-    if emit.rows is not None:
-        inside = 0 <= emit.rows.start < emit.rows.stop <= rows and emit.rows.step == 1
-        _need(inside, f"emit.rows must be a contiguous range within 0 to {rows}, got {emit.rows}")
-    if not emit.weights:
-        _need(emit.heads is None and emit.rows is None, "emit.heads and emit.rows need emit.weights=True")
-
-
-def _check_shape(name: str, tensor: Tensor, want: tuple[int, ...], device: torch.device) -> None:
-    _need(tuple(tensor.shape) == want, f"{name} must have shape {want}, got {tuple(tensor.shape)}")
-    _need(tensor.device == device, f"{name} must be on the device of query ({device}), got {tensor.device}")
-
-
-def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int], device: torch.device) -> None:
-    padded = (1,) * (4 - tensor.dim()) + tuple(tensor.shape)
-    fits = len(padded) == 4 and all(have in (1, want) for have, want in zip(padded, shape, strict=True))
-    _need(fits, f"{name} must broadcast to [batch, heads, queries, keys] {shape}, got {tuple(tensor.shape)}")
-    _need(tensor.device == device, f"{name} must be on the device of query ({device}), got {tensor.device}")
-
-
-def _need(holds: bool, message: str) -> None:
+def need(holds: bool, message: str) -> None:
+    """Raise ArgumentError with this message unless the rule holds."""
     if not holds:
         raise ArgumentError(message)
