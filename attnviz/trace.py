@@ -154,6 +154,13 @@ class Trace:
         rows, cols = self.axis(record, 0), self.axis(record, 1)
         return Head(layer, head, record, self.batch, rows, cols, self.model)
 
+    def view(self, layer: int, branch: str | None = None) -> WeightView:
+        """Every head of a layer, without padding; axis B is 1."""
+        record = self.record(layer, branch)
+        assert record.view is not None
+        rows, cols = self.axis(record, 0), self.axis(record, 1)
+        return record.view.sequence(self.batch).crop(rows.valid, cols.valid)
+
     def axis(self, record: Record, side: int) -> TokenAxis:
         """The labels of a record's rows (side 0) or columns (side 1), for the sequence looked at."""
         assert record.view is not None

@@ -120,13 +120,11 @@ def _views(trace: Trace, layers: Sequence[int] | None) -> list[WeightView]:
     """One cropped view per layer, all heads, of the sequence looked at."""
     found = []
     for layer in trace.layers if layers is None else layers:
-        record = trace.record(layer)
-        rows, cols = trace.axis(record, 0), trace.axis(record, 1)
-        assert record.view is not None
-        queries, keys = record.view.shape[2:]
+        view = trace.view(layer)
+        queries, keys = view.shape[2:]
         if queries != keys:
             raise UsageError(f"rollout needs as many queries as keys, layer {layer} has {queries} and {keys}")
-        found.append(record.view.sequence(trace.batch).crop(rows.valid, cols.valid))
+        found.append(view)
     return found
 
 

@@ -1,46 +1,115 @@
-"""The table of heads: how broad, how far and where each one looks, as means over the rows that see a key."""
+"""The table of heads: how broad, how far and where each one looks, as means over the rows that see a key.
+
+A mean says what a head usually does in this text. It does not say that the model uses it: see ablation.
+"""
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from ..errors import UsageError
+from ..tokens import Token
+from ..trace import Head, Trace
+from ..views import WeightView
+
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..trace import Head, Trace
+_BLOCK = 64
+"""Side of the blocks along the diagonal."""
+
+DIAGONALS = ("own", "previous", "next", "distance")
+"""Columns that need rows and columns to be the same tokens; left out for cross attention."""
 
 
 def heads_table(trace: Trace) -> pd.DataFrame:
-    """One row per layer and head: entropy (nats), entropy_normalised, largest, distance, own, previous, first.
+    """One row per layer and head:
 
-    Means over rows that see a key. `entropy_normalised` divides by ln(visible keys) and leaves out rows that see one
-    key only, whose entropy is 0 by construction. It does not show which keys matter to the model's output.
+    entropy              nats; entropy_normalised divides by ln(visible keys), rows that see one key left out
+    largest              largest weight of a row
+    distance             expected distance in tokens
+    own, previous, next  weight on the query's own token, the one before and the one after
+    first                weight on the first token
+    special, punctuation weight on special tokens ([CLS], [SEP], BOS ...) and on punctuation
+    sink                 weight on a learned sink, which is no token
     """
     import pandas as pd
 
-    return pd.DataFrame([summary(head) for head in trace.every_head()])
+    rows = []
+    for layer in trace.layers:
+        measured = {name: torch.nanmean(column, dim=-1) for name, column in layer_statistics(trace, layer).items()}
+        for head in range(trace.head_count(layer)):
+            rows.append({"layer": layer, "head": head, **{name: mean[head].item() for name, mean in measured.items()}})
+    return pd.DataFrame(rows)
 
 
-def summary(head: Head) -> dict[str, float]:
-    """The means of one head, as in `heads_table`."""
-    found = head.statistics
+def layer_statistics(trace: Trace, layer: int) -> dict[str, Tensor]:
+    """The columns of `heads_table` row by row: each [H, M], NaN for rows that see no key."""
+    record, view = trace.record(layer), trace.view(layer)
+    heads = [trace[layer, head] for head in range(record.heads)]
+    tokens = heads[0].cols
+    found = [head.statistics for head in heads]
     columns = {
-        "entropy": found.entropy,
-        "entropy_normalised": normalised_entropy(head),
-        "largest": found.largest,
-        "distance": found.distance,
-        "own": found.own,
-        "previous": found.previous,
-        "first": found.first,
+        name: torch.stack([getattr(statistics, name) for statistics in found])
+        for name in ("entropy", "largest", "distance", "own", "previous", "first")
     }
-    means = {name: torch.nanmean(column).item() for name, column in columns.items()}
-    return {"layer": head.layer, "head": head.head, **means}
+    visible = view.visible()[0].to(columns["entropy"].dtype)
+    blind = columns["entropy"].isnan()
+    masses = view.push(_marks(tokens, columns["entropy"].dtype))[0].masked_fill(blind[..., None], torch.nan)
+    columns["entropy_normalised"] = columns["entropy"] / torch.log(visible).masked_fill(visible < 2, torch.nan)
+    columns["next"] = diagonal(view, 1)[0].masked_fill(blind, torch.nan)
+    columns["special"], columns["punctuation"] = masses[..., 0], masses[..., 1]
+    columns["sink"] = (1 - masses[..., 2]).clamp(min=0)
+    order = ("entropy", "entropy_normalised", "largest", "distance", "own", "previous", "next", "first")
+    names = [*order, "special", "punctuation", "sink"]
+    return {name: columns[name] for name in names if record.kind != "cross" or name not in DIAGONALS}
+
+
+def heads_of_texts(traces: Sequence[Trace]) -> pd.DataFrame:
+    """`heads_table` over several texts of one model: the mean over texts, and its standard error as <column>_error."""
+    import pandas as pd
+
+    if len(traces) < 2:
+        raise UsageError(f"a standard error needs at least 2 texts, got {len(traces)}")
+    tables = pd.concat([heads_table(trace) for trace in traces])
+    grouped = tables.groupby(["layer", "head"], sort=False)
+    return grouped.mean().join(grouped.sem(), rsuffix="_error").reset_index()
 
 
 def normalised_entropy(head: Head) -> Tensor:
-    """[M]: entropy / ln(visible keys); NaN for rows that see fewer than two keys."""
+    """[M]: entropy / ln(visible keys), 0 to 1; NaN for rows that see fewer than two keys."""
     visible = head.visible
     return head.entropy / torch.log(visible.to(head.entropy.dtype)).masked_fill(visible < 2, torch.nan)
+
+
+def diagonal(view: WeightView, offset: int) -> Tensor:
+    """[B, H, M]: the weight of every query i on key i + offset, 0 where there is no such key; O(M) time and memory."""
+    _, _, rows, cols = view.shape
+    parts = []
+    for top in range(0, rows, _BLOCK):
+        bottom = min(top + _BLOCK, rows)
+        left, right = max(0, top + offset), min(cols, bottom + offset)
+        part = torch.zeros(*view.shape[:2], bottom - top)
+        if left < right:
+            block = view.tile(slice(left - offset, right - offset), slice(left, right))
+            part = part.to(block.dtype)
+            part[..., left - offset - top : right - offset - top] = block.diagonal(dim1=-2, dim2=-1)
+        parts.append(part)
+    return torch.cat(parts, dim=-1)
+
+
+def is_punctuation(token: Token) -> bool:
+    """Whether a token's text is nothing but punctuation or symbols."""
+    text = token.text.strip()
+    return not token.special and bool(text) and all(unicodedata.category(char)[0] in "PS" for char in text)
+
+
+def _marks(tokens: Sequence[Token], dtype: torch.dtype) -> Tensor:
+    """[1, 1, N, 3]: one for special tokens, for punctuation, and for every token."""
+    marks = [[float(token.special), float(is_punctuation(token)), 1.0] for token in tokens]
+    return torch.tensor(marks, dtype=dtype)[None, None]
