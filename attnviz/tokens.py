@@ -106,10 +106,15 @@ def named(labels: Sequence[str]) -> tuple[Token, ...]:
 
 
 def from_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tuple[Token, ...]:
-    """The tokens of one sequence of ids, padding included.
+    """The tokens of one sequence of ids, padding included; see `read_ids`."""
+    return read_ids(tokenizer, ids, text)[0]
+
+
+def read_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tuple[tuple[Token, ...], str | None]:
+    """The tokens of one sequence of ids, padding included, and the text that their offsets count in.
 
     With the source `text`, or text recovered by decoding, surface text comes from the tokenizer's offsets; where
-    encoding that text does not give the same ids, every token is decoded on its own instead.
+    encoding that text does not give the same ids, every token is decoded on its own instead and there is no text.
     """
     ids = [int(index) for index in ids]
     special = {int(index) for index in tokenizer.all_special_ids} - {tokenizer.unk_token_id}
@@ -122,7 +127,7 @@ def from_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tup
         return tuple(
             Token(index, piece, surface or piece, special=index in special)
             for index, piece, surface in zip(ids, raw, surfaces, strict=True)
-        )
+        ), None
     source, offsets = spans
     tokens = []
     for index, piece, span in zip(ids, raw, offsets, strict=True):
@@ -130,7 +135,7 @@ def from_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tup
             tokens.append(Token(index, piece, piece, special=index in special))
         else:
             tokens.append(Token(index, piece, source[span[0] : span[1]], *span))
-    return _with_parts(tokens)
+    return _with_parts(tokens), source
 
 
 def _offsets(
