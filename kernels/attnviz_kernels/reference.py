@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -98,16 +99,22 @@ def backward(
 def statistics(view: View) -> Statistics:
     """Every row's statistics, from the dense map."""
     weights = _weights(scores(view), view.logsumexp)
-    batch, heads, rows, cols = view.shape
-    blind = view.logsumexp == -torch.inf
-    entropy = -torch.xlogy(weights, weights).sum(-1)
+    sink = None
     if view.sinks is not None:
         sink = torch.exp(view.sinks.to(weights.dtype)[None, :, None] - view.logsumexp)
+    return statistics_of(weights, sink, view.logsumexp == -torch.inf, view.mask)
+
+
+def statistics_of(weights: Tensor, sink: Tensor | None, blind: Tensor, mask: Mask) -> Statistics:
+    """Statistics of weights [B, H, M, N], of the sinks' weights and of the rows that see nothing, both [B, H, M]."""
+    batch, heads, rows, cols = weights.shape
+    entropy = -torch.xlogy(weights, weights).sum(-1)
+    if sink is not None:
         entropy = entropy - torch.xlogy(sink, sink)
-    position = torch.arange(rows, device=weights.device) + view.mask.offset
+    position = torch.arange(rows, device=weights.device) + mask.offset
     key = torch.arange(cols, device=weights.device)
     distance = (weights * (position[:, None] - key).abs()).sum(-1)
-    first = torch.stack([weights[b, :, :, view.mask.first_key(b)] for b in range(batch)])
+    first = torch.stack([weights[b, :, :, mask.first_key(b)] for b in range(batch)])
     largest, largest_key = weights.max(-1)
 
     def at(index: Tensor) -> Tensor:
@@ -134,15 +141,17 @@ def tile(view: View, rows: slice, cols: slice) -> Tensor:
 
 def pool(view: View, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:
     """[B, H, R, C] block means (or maxima) of weights[..., rows, cols]; blind rows left out, NaN where none is left."""
-    weights = tile(view, rows, cols)
-    seeing = view.logsumexp[..., rows] > -torch.inf
+    return pool_of(tile(view, rows, cols), view.logsumexp[..., rows] > -torch.inf, shape, reduce)
+
+
+def pool_of(weights: Tensor, seeing: Tensor, shape: tuple[int, int], reduce: str) -> Tensor:
+    """Blocks of weights [B, H, rows, cols], of which `seeing` [B, H, rows] tells the rows that count."""
     row_edges, col_edges = (pool_edges(n, k) for n, k in zip(weights.shape[-2:], shape, strict=True))
     grid = weights.new_empty(*weights.shape[:2], len(row_edges) - 1, len(col_edges) - 1)
-    for r in range(len(row_edges) - 1):
-        band = slice(row_edges[r], row_edges[r + 1])
-        count = seeing[..., band].sum(-1)
-        for c in range(len(col_edges) - 1):
-            block = weights[..., band, col_edges[c] : col_edges[c + 1]]
+    for r, band in enumerate(pairwise(row_edges)):
+        count = seeing[..., slice(*band)].sum(-1)
+        for c, piece in enumerate(pairwise(col_edges)):
+            block = weights[..., slice(*band), slice(*piece)]
             if reduce == "mean":
                 grid[..., r, c] = block.sum((-1, -2)) / (count * block.shape[-1])
             else:
