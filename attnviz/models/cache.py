@@ -77,8 +77,8 @@ def remove(name: str) -> None:
         target.rename(Path(bin) / "removed")
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether an error means that the disk is full (safetensors reports it as text only)."""
+def _is_full(error: Exception) -> bool:
+    """Whether an error means that the disk is full; safetensors says so in its text only."""
     return getattr(error, "errno", None) in _FULL or "No space left on device" in str(error)
 
 
@@ -108,13 +108,13 @@ def _disk_errors(name: str, needs: int) -> Iterator[None]:
     """Say what to do when the cache cannot be written."""
     try:
         yield
-    except OSError as error:
-        if is_full(error):
+    except Exception as error:
+        if _is_full(error):
             raise ModelError(
                 f"the disk of {home()} is full: {name} needs {readable(needs)} there; "
                 "free some space or let ATTNVIZ_HOME name a folder on another disk"
             ) from error
-        if error.errno in _FORBIDDEN:
+        if isinstance(error, OSError) and error.errno in _FORBIDDEN:
             raise ModelError(
                 f"{home()} cannot be written ({error.strerror}); let ATTNVIZ_HOME name a folder that can"
             ) from error

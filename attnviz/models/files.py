@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ..errors import ModelError
 
+PICKLE = (
+    "has its weights only as pickle, which can run code when read; "
+    "save them as safetensors, or pass trust_pickle=True if you trust their origin"
+)
 _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "spiece.*", "*.tiktoken", "tekken.json")
 
 
@@ -32,10 +36,7 @@ def check_weights(folder: Path, trust_pickle: bool) -> None:
     if not shards and not any(folder.glob("pytorch_model*.bin")):
         raise ModelError(f"{folder} has no weights (model.safetensors); copy or download them there")
     if not shards and not trust_pickle:
-        raise ModelError(
-            f"{folder} has its weights only as pickle, which can run code when read; "
-            "save them as safetensors, or pass trust_pickle=True if you trust their origin"
-        )
+        raise ModelError(f"{folder} {PICKLE}")
     index = folder / "model.safetensors.index.json"
     wanted = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else set()
     absent = sorted(wanted - {shard.name for shard in shards})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from ..errors import ModelError
 from . import cache, quiet
@@ -58,12 +59,11 @@ def auto_class(config: Any) -> Any:
 def _convert_weights(file: Path, folder: Path) -> Any:
     import torch
     from safetensors.torch import save_model
-    from transformers import AutoConfig, modeling_gguf_pytorch_utils
+    from transformers import AutoConfig
 
     where = {"gguf_file": file.name, "local_files_only": True}
     config = AutoConfig.from_pretrained(file.parent, **where)
-    # transformers draws this bar with tqdm whatever its own settings say
-    with mock.patch.object(modeling_gguf_pytorch_utils, "tqdm", lambda tensors, **_: tensors, create=True):
+    with _no_bar():
         model = auto_class(config).from_pretrained(
             file.parent, **where, dtype=torch.float32, attn_implementation="eager"
         )
@@ -71,6 +71,20 @@ def _convert_weights(file: Path, folder: Path) -> Any:
     config.architectures, config.name_or_path = [type(model).__name__], ""
     config.save_pretrained(folder)
     return config
+
+
+@contextmanager
+def _no_bar() -> Iterator[None]:
+    """transformers draws one with tqdm here whatever its own settings say."""
+    from transformers import modeling_gguf_pytorch_utils
+
+    reader: Any = modeling_gguf_pytorch_utils
+    shown = reader.tqdm
+    reader.tqdm = lambda tensors, **_: tensors
+    try:
+        yield
+    finally:
+        reader.tqdm = shown
 
 
 def _convert_tokenizer(file: Path, folder: Path, kind: str, length: int) -> None:

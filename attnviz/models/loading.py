@@ -53,8 +53,7 @@ def load_model(
     import torch
 
     source = locate(name_or_path, allow_hub)
-    with _one_line(source), quiet.transformers(), progress_bar() as progress:
-        progress.add_task(f"Loading {source.name}", total=None)
+    with _one_line(source), quiet.transformers():
         config = _config(source)
         auto = gguf.auto_class(config) if source.gguf else _auto_class(config)
         dtype = torch.float32 if dtype is None else dtype
@@ -65,8 +64,11 @@ def load_model(
             config = _config(source)
         if not source.hub:
             files.check_weights(Path(source.where), trust_pickle)
-        tokenizer = _tokenizer(source, config)
-        return _weights(source, auto, config, trust_pickle, dtype=dtype, attn_implementation=attention), tokenizer
+        with progress_bar() as progress:
+            progress.add_task(f"Loading {source.name}", total=None)
+            tokenizer = _tokenizer(source, config)
+            model = _weights(source, auto, config, trust_pickle, dtype=dtype, attn_implementation=attention)
+        return model, tokenizer
 
 
 def load_config(name_or_path: str | Path, *, allow_hub: bool = True) -> Any:
@@ -86,6 +88,8 @@ def _one_line(source: Source) -> Iterator[None]:
     except Exception as error:
         if "trust_remote_code" in str(error):
             text = "needs code of its own, which is never run; load it yourself and pass (model, tokenizer)"
+        elif "use_safetensors" in str(error):
+            text = files.PICKLE
         elif source.offline and isinstance(error, OSError):
             raise unknown(source.name, source.offline) from error
         else:

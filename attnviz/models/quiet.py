@@ -10,9 +10,12 @@ from contextlib import contextmanager
 def transformers() -> Iterator[None]:
     """No bar and no log line of transformers inside the block; its settings are put back afterwards."""
     import logging as levels
+    import os
 
     from transformers.utils import logging
 
+    # else transformers asks a service of the hub to convert pickled weights
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(levels.CRITICAL)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
