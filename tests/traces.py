@@ -1,11 +1,11 @@
 """Small traces made without any model: random queries and keys through the blockwise kernel."""
 
 import torch
-from attnviz_kernels import Emit, Mask, attend, check, view_of
 
 from attnviz.tokens import Token, TokenAxis
 from attnviz.trace import Record, Trace
-from attnviz.views import QueryKey
+from attnviz.views import Dense, QueryKey
+from attnviz_kernels import Emit, Mask, attend, check, view_of
 
 
 def make_trace(
@@ -42,3 +42,14 @@ def make_axis(texts):
         tokens.append(Token(index, text, text, place, place + len(text)))
         place += len(text) + 1
     return TokenAxis(tuple(tokens), slice(0, len(tokens)), " ".join(texts))
+
+
+def trace_of(weights, texts=None):
+    """A trace with the given weights [layers][heads][rows][cols] and labels."""
+    layers = [torch.tensor(layer, dtype=torch.float32)[None] for layer in weights]
+    records = [
+        Record(f"layers.{index}", index, "self", "output_attentions", "", Dense(layer))
+        for index, layer in enumerate(layers)
+    ]
+    texts = texts or [str(index) for index in range(layers[0].shape[-1])]
+    return Trace("given", records, {"self": (make_axis(texts),)})

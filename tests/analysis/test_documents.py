@@ -1,0 +1,66 @@
+import pytest
+
+from attnviz.analysis.documents import Document, Mention, document, head_by_rule, head_by_syntax, mention_type
+from attnviz.errors import DataError
+
+
+def test_part_moves_everything_and_drops_what_is_cut():
+    whole = Document(
+        "d",
+        ("Ann", "slept", ".", "She", "woke", "up", "."),
+        ((0, 3), (3, 7)),
+        (Mention(0, 1, 0, "a"), Mention(3, 4, 3, "a"), Mention(2, 4, 3, "b")),
+        heads=(1, 1, 1, 4, 4, 4, 4),
+        relations=("nsubj", "root", "punct", "nsubj", "root", "compound:prt", "punct"),
+        upos=("PROPN", "VERB", "PUNCT", "PRON", "VERB", "ADP", "PUNCT"),
+    )
+    part = whole.part(3, 7)
+    assert part.words == ("She", "woke", "up", ".")
+    assert part.sentences == ((0, 4),)
+    assert part.mentions == (Mention(0, 1, 0, "a"),)
+    assert part.heads == (1, 1, 1, 1)
+    assert part.upos == ("PRON", "VERB", "ADP", "PUNCT")
+
+
+def test_spans_follow_the_words_joined_by_spaces():
+    found = document(["a", "bcd", "e"])
+    assert found.text == "a bcd e"
+    assert [found.text[a:b] for a, b in found.spans()] == ["a", "bcd", "e"]
+
+
+def test_head_by_syntax_is_the_leftmost_word_governed_from_outside():
+    # the(2) old(2) king(3 = outside)
+    assert head_by_syntax([2, 2, 3, 3], 0, 3) == 2
+    # a root is its own head
+    assert head_by_syntax([1, 1], 0, 2) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "head"),
+    [
+        ("the king of France", 1),
+        ("the old king", 2),
+        ("a man who sings", 1),
+        ("Mary 's", 0),
+        ("France", 0),
+    ],
+)
+def test_head_by_rule(words, head):
+    assert head_by_rule(words.split(), 0, len(words.split())) == head
+
+
+def test_mention_type_from_tags_and_from_form():
+    words = ("she", "Paris", "king")
+    tagged = Document("d", words, ((0, 3),), upos=("PRON", "PROPN", "NOUN"))
+    plain = Document("d", words, ((0, 3),))
+    for found in (tagged, plain):
+        assert [mention_type(found, Mention(i, i + 1, i, "x")) for i in range(3)] == ["pronoun", "name", "noun"]
+
+
+def test_bad_clusters_are_one_line():
+    with pytest.raises(DataError, match="cluster a has a mention 1 to 5, outside the text of 3 words"):
+        document(["x", "y", "z"], {"a": [(0, 1), (1, 5)]})
+    with pytest.raises(DataError, match="every cluster has one mention, a too: mark at least two"):
+        document(["x", "y", "z"], {"a": [(0, 1)]})
+    with pytest.raises(DataError, match="has no words"):
+        document([])
