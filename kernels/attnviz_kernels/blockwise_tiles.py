@@ -95,9 +95,9 @@ def hidden(mask: Mask, rows: slice, cols: slice, device: torch.device) -> Tensor
 def products(call: Call | View, rows: slice, cols: slice) -> Tensor:
     """scale * q.k of a tile, soft-capped: [B, H, rows, cols] in the accumulator dtype."""
     wide = accumulator(call.query.dtype)
-    query = by_group(call.query[:, :, rows].to(wide) * call.scale, call.key.shape[1])  # [B, G, H/G * rows, D]
+    query = by_group(call.query[:, :, rows].to(wide), call.key.shape[1])  # [B, G, H/G * rows, D]
     key = call.key[:, :, cols].to(wide)  # [B, G, cols, D]
-    score = by_head(query @ key.transpose(-1, -2), call.shape[1])
+    score = by_head(query @ key.transpose(-1, -2), call.shape[1]).mul_(call.scale)
     if call.softcap is not None:
         score.div_(call.softcap).tanh_().mul_(call.softcap)
     return score
