@@ -26,7 +26,7 @@ _CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Comparison:
-    """distance [M]: how far each row of one head is from the same row of the other, 0 to 1; NaN where a row is blind."""
+    """distance [M]: how far each row of one head is from the same row of the other, 0 to 1; NaN for blind rows."""
 
     one: Head
     other: Head

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 64
 """Side of the blocks along the diagonal."""
+_ROUNDING = 1e-4
+"""What a row may fall short of one without a sink: half precision weights."""
 
 DIAGONALS = ("own", "previous", "next", "distance")
 """Columns that need rows and columns to be the same tokens; left out for cross attention."""
@@ -64,7 +66,8 @@ def layer_statistics(trace: Trace, layer: int) -> dict[str, Tensor]:
     columns["entropy_normalised"] = columns["entropy"] / torch.log(visible).masked_fill(visible < 2, torch.nan)
     columns["next"] = diagonal(view, 1)[0].masked_fill(blind, torch.nan)
     columns["special"], columns["punctuation"] = masses[..., 0], masses[..., 1]
-    columns["sink"] = (1 - masses[..., 2]).clamp(min=0)
+    rest = 1 - masses[..., 2]
+    columns["sink"] = torch.where(rest < _ROUNDING, 0.0, rest).masked_fill(blind, torch.nan)
     order = ("entropy", "entropy_normalised", "largest", "distance", "own", "previous", "next", "first")
     names = [*order, "special", "punctuation", "sink"]
     return {name: columns[name] for name in names if record.kind != "cross" or name not in DIAGONALS}
@@ -78,7 +81,7 @@ def heads_of_texts(traces: Sequence[Trace]) -> pd.DataFrame:
         raise UsageError(f"a standard error needs at least 2 texts, got {len(traces)}")
     tables = pd.concat([heads_table(trace) for trace in traces])
     grouped = tables.groupby(["layer", "head"], sort=False)
-    return grouped.mean().join(grouped.sem(), rsuffix="_error").reset_index()
+    return grouped.mean().join(grouped.sem().add_suffix("_error")).reset_index()
 
 
 def normalised_entropy(head: Head) -> Tensor:

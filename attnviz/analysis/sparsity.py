@@ -138,7 +138,7 @@ def _linear(head: Head, band: slice, weights: Tensor) -> Tensor:
 def cost_table(
     lengths: Sequence[int] = (1024, 4096, 16384, 32768, 65536, 131072), *, head_size: int = 64
 ) -> pd.DataFrame:
-    """What one head costs by length: multiplications, and memory of the whole map in float32 against the tiles' O(N)."""
+    """What one head costs by length: multiplications, and float32 memory of the whole map against the tiles' O(N)."""
     import pandas as pd
 
     if min(lengths, default=0) < 1:

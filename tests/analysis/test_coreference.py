@@ -185,7 +185,7 @@ def test_bootstrap_draws_documents():
 
 
 def test_nothing_to_score(minilm):
-    alone = document(["Ann", "slept", "."], {"a": [(0, 1), (1, 2)]})
+    alone = document(["Ann", "slept", "."], {"a": [(0, 1), (2, 3)]})
     model, tokenizer = minilm
     with pytest.raises(DataError, match="no mention has an antecedent in its window"):
         coreference([alone], model, tokenizer, window=2)

@@ -1,0 +1,62 @@
+import pytest
+import torch
+from traces import make_trace, trace_of
+
+from attnviz.analysis.flow import FLOW_LIMIT, flow, reach, received, rollout
+from attnviz.errors import BudgetError, UsageError
+
+
+def dense_rollout(trace, residual=0.5):
+    count = len(trace.tokens)
+    total = torch.eye(count, dtype=torch.float64)
+    for layer in trace.layers:
+        mean = torch.stack([trace[layer, h].weights().double() for h in range(trace.head_count(layer))]).mean(0)
+        mean = mean / mean.sum(1, keepdim=True)
+        total = (residual * torch.eye(count, dtype=torch.float64) + (1 - residual) * mean) @ total
+    return total
+
+
+def test_rollout_on_the_worked_case():
+    # [[1, 0], [0.5, 0.5]] mixed with the identity is [[1, 0], [0.25, 0.75]]; squared, its last row is [0.4375, 0.5625]
+    trace = trace_of([[[[1.0, 0], [0.5, 0.5]]]] * 2, ["a", "b"])
+    assert rollout(trace, 1).scores.tolist() == pytest.approx([0.4375, 0.5625])
+    assert reach(trace, 0).scores.tolist() == pytest.approx([1.0, 0.4375])
+    assert rollout(trace).table()["token"].tolist() == ["b", "a"]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("residual", [0.5, 0.2])
+def test_rollout_equals_the_dense_product(causal, residual):
+    trace = make_trace([str(i) for i in range(33)], layers=4, causal=causal)
+    dense = dense_rollout(trace, residual)
+    assert torch.allclose(rollout(trace, 20, residual=residual).scores.double(), dense[20], atol=1e-6)
+    assert torch.allclose(reach(trace, 3, residual=residual).scores.double(), dense[:, 3], atol=1e-6)
+    assert rollout(trace, -1).scores.sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_mass_on_a_sink_is_shared_out():
+    trace = trace_of([[[[0.5, 0.0], [0.1, 0.3]]]], ["a", "b"])
+    # row 1 of the layer, renormalised, is [0.25, 0.75]
+    assert rollout(trace, 1).scores.tolist() == pytest.approx([0.125, 0.875])
+
+
+def test_flow_is_limited_by_the_narrowest_pipe():
+    # mixed layer: [[1, 0], [0.25, 0.75]]. From b only b -> b -> b: 0.75. From a: to b through a (0.25) or b (0.25): 0.5
+    trace = trace_of([[[[1.0, 0], [0.5, 0.5]]]] * 2, ["a", "b"])
+    assert flow(trace, 1).scores.tolist() == pytest.approx([0.5, 0.75])
+
+
+def test_received_is_one_for_an_even_share():
+    trace = trace_of([[[[0.5, 0.5], [0.5, 0.5]], [[1.0, 0.0], [1.0, 0.0]]]], ["a", "b"])
+    # column sums 1, 1 and 2, 0: mean 1.5 and 0.5, of an even share of 1
+    assert received(trace)["received"].tolist() == [1.5, 0.5]
+
+
+def test_bad_input():
+    trace = make_trace()
+    with pytest.raises(UsageError, match=r"token 9 does not exist: this text has 5 tokens \(0 to 4\)"):
+        rollout(trace, 9)
+    with pytest.raises(BudgetError, match=f"flow takes up to {FLOW_LIMIT} tokens, this trace has 129"):
+        flow(make_trace([str(i) for i in range(129)], layers=1, heads=1))
+    with pytest.raises(UsageError, match="rollout needs as many queries as keys, layer 0 has 1 and 2"):
+        rollout(trace_of([[[[0.5, 0.5]]]], ["a"]), 0)
