@@ -6,18 +6,29 @@ Eager attention holds the whole N x N map of every head; attnviz holds query, ke
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 STATISTICS_BYTES = 6 * 4 + 8
-"""Per row and head: six float32 numbers and the int64 key of the largest weight."""
+"""Per row and head: six float32 numbers, and the int64 key of the largest weight."""
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Attention calls of one forward pass, and each one's H query heads, G key/value heads of size D."""
+
+    calls: int
+    heads: int
+    groups: int
+    head_size: int
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes at a length of N tokens, one sequence.
+    """Bytes for one sequence of N = length tokens.
 
-    map_fp16, map_fp32   one head's map
-    eager_fp16, eager_fp32   the maps of all heads of all layers, which output_attentions=True returns
-    attnviz   query, key, logsumexp and statistics of all layers, float32
+    map_fp16, map_fp32       one head's map
+    eager_fp16, eager_fp32   the maps of all heads of all calls, which output_attentions=True returns
+    attnviz                  query, key, logsumexp and statistics of all calls, float32
     """
 
     length: int
@@ -28,17 +39,37 @@ class Estimate:
     attnviz: int
 
 
-def estimate(*, layers: int, heads: int, groups: int, head_size: int, length: int) -> Estimate:
-    """The `Estimate` of L layers with H query heads, G key/value heads of size D, at N = length."""
+def shape_of(config: Any) -> AttentionShape:
+    """The numbers of a transformers configuration; of a model of several towers, those of its text.
+
+    Layers that do not attend (linear attention, state spaces, convolutions) are left out where the configuration says
+    so; a decoder with cross-attention counts twice.
+    """
+    text = config.get_text_config()
+    heads = text.num_attention_heads
+    calls = text.num_hidden_layers
+    kinds = getattr(text, "layer_types", None)
+    if kinds:
+        calls = sum("attention" in kind and "linear" not in kind for kind in kinds)
+    if config.is_encoder_decoder:
+        decoder = getattr(text, "decoder_layers", None) or getattr(text, "num_decoder_layers", None) or calls
+        calls += 2 * decoder
+    size = getattr(text, "head_dim", None) or getattr(text, "d_kv", None) or text.hidden_size // heads
+    return AttentionShape(calls, heads, getattr(text, "num_key_value_heads", None) or heads, size)
+
+
+def estimate(shape: AttentionShape, length: int) -> Estimate:
+    """The `Estimate` at N = length."""
     cells = length * length
-    row = heads * (head_size * 4 + 4 + STATISTICS_BYTES) + groups * head_size * 4
+    maps = cells * shape.heads * shape.calls
+    row = shape.heads * (shape.head_size * 4 + 4 + STATISTICS_BYTES) + shape.groups * shape.head_size * 4
     return Estimate(
         length=length,
         map_fp16=2 * cells,
         map_fp32=4 * cells,
-        eager_fp16=2 * cells * heads * layers,
-        eager_fp32=4 * cells * heads * layers,
-        attnviz=layers * length * row,
+        eager_fp16=2 * maps,
+        eager_fp32=4 * maps,
+        attnviz=shape.calls * length * row,
     )
 
 

