@@ -1,0 +1,59 @@
+import pytest
+import torch
+from traces import trace_of
+
+from attnviz.analysis.alignment import Gold, alignment, error_rate, links, parse_links, word_map
+from attnviz.errors import DataError, UsageError
+from attnviz.tokens import Word
+
+# three target tokens (rows) over three source tokens; head 1 is head 0 one row earlier
+DIRECT = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+EARLY = [[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]
+WORDS = [Word(str(i), i, i + 1) for i in range(3)]
+TRACE = trace_of([[DIRECT, EARLY]])
+
+
+def test_pharaoh_notation_is_source_first():
+    assert parse_links("0-1 2p0") == Gold(frozenset({(1, 0)}), frozenset({(0, 2)}))
+    with pytest.raises(DataError, match="'0:1' is no link"):
+        parse_links("0:1")
+    with pytest.raises(DataError, match="no sure link"):
+        parse_links("0p1")
+
+
+def test_error_rate_on_worked_links():
+    gold = Gold(frozenset({(0, 0), (1, 1)}), frozenset({(2, 1)}))
+    assert error_rate({(0, 0), (1, 1)}, gold) == 0
+    # one sure, one possible, one wrong: 1 - (1 + 2) / (3 + 2)
+    assert error_rate({(0, 0), (2, 1), (1, 2)}, gold) == pytest.approx(1 - 3 / 5)
+    assert error_rate({(0, 2)}, gold) == 1
+
+
+def test_mutual_links_need_both_sides():
+    weights = torch.tensor([[0.6, 0.4], [0.9, 0.1]])
+    assert links(weights) == {(0, 0), (1, 0)}
+    assert links(weights, symmetric=True) == {(1, 0)}
+
+
+def test_the_moment_moves_the_row():
+    produced = word_map(TRACE, 0, WORDS, WORDS, "produced")
+    producing = word_map(TRACE, 0, WORDS, WORDS, "producing")
+    assert torch.equal(produced[0], torch.tensor(DIRECT))
+    assert torch.equal(producing[1, 1:], torch.tensor(EARLY)[:2])
+
+
+def test_table_finds_the_head_for_each_moment():
+    gold = parse_links("0-0 1-1 2-2")
+    produced = alignment(TRACE, gold, WORDS, WORDS, moment="produced").set_index("head")["error rate"]
+    assert produced[0] == 0
+    assert produced[1] == 1
+    late = parse_links("1-1 2-2")
+    producing = alignment(TRACE, late, WORDS, WORDS).set_index("head")["error rate, mutual"]
+    assert producing[1] < producing[0]
+
+
+def test_bad_input():
+    with pytest.raises(DataError, match="link 7-0 lies outside the text of 3 source and 3 target words"):
+        alignment(TRACE, parse_links("7-0"), WORDS, WORDS)
+    with pytest.raises(UsageError, match="moment must be one of producing, produced"):
+        alignment(TRACE, parse_links("0-0"), WORDS, WORDS, moment="now")
