@@ -1,0 +1,14 @@
+"""Pure functions that turn a trace or a head into an altair chart.
+
+Every function takes theme= ("screen", "paper", "dark", or None for a chart to put into another one) and width=, the
+pixels of the whole figure. `attnviz.export` writes them to files.
+"""
+
+from .entropy import entropy
+from .grid import head_grid
+from .heatmap import heatmap
+from .links import links
+from .scaling import scaling
+from .thumbnails import thumbnails
+
+__all__ = ["entropy", "head_grid", "heatmap", "links", "scaling", "thumbnails"]

@@ -1,0 +1,45 @@
+"""Axes of positions: a label for every token up to 64 of them, numbers above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .labels import AxisText
+
+if TYPE_CHECKING:
+    import altair as alt
+
+TOKENS = 64
+"""Up to this many tokens every position gets its label."""
+
+
+def token_axis(text: AxisText, title: str | None, step: float, orient: str) -> alt.Axis:
+    """The axis of an ordinal scale whose values are positions; step is pixels per position."""
+    import altair as alt
+
+    return alt.Axis(
+        title=title,
+        labelExpr=f"{text.labels.name}[floor(datum.value)]",
+        labelFontSize=min(11, max(step - 1, 4)),
+        labelAngle=-90 if orient in ("top", "bottom") else 0,
+        labelLimit=200,
+        labelOverlap=False,
+        orient=orient,  # type: ignore[arg-type]
+        ticks=False,
+    )
+
+
+def position_axis(text: AxisText, title: str, count: int, step: float, orient: str) -> alt.Axis:
+    """The axis of a `position_scale`: position k covers k to k + 1."""
+    import altair as alt
+
+    if count > TOKENS:
+        return alt.Axis(title=f"{title} position", orient=orient, tickMinStep=1, tickCount=6, format="d")  # type: ignore[arg-type]
+    axis = token_axis(text, title, step, orient)
+    axis.values = [position + 0.5 for position in range(count)]
+    return axis
+
+
+def position_scale(count: int, reverse: bool = False) -> dict[str, Any]:
+    """A linear scale over `count` positions."""
+    return {"domain": [0, count], "nice": False, "zero": False, "reverse": reverse}

@@ -1,0 +1,104 @@
+"""How broadly heads look: entropy in nats, of all heads layer by layer, or of one head token by token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..tokens import printable
+from .axis import TOKENS, position_axis, position_scale
+from .heatmap import heading
+from .labels import axis_text, parameters
+from .theme import AltairChart, themed
+
+if TYPE_CHECKING:
+    from ..trace import Head, Trace
+
+
+def entropy(source: Trace | Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
+    """Entropy of every head of a trace by layer, or of every query of one head.
+
+    The grey line is the most there could be: ln of the number of visible keys, reached by equal weights.
+    """
+    from ..trace import Trace
+
+    chart = _by_layer(source, width) if isinstance(source, Trace) else _by_query(source, width)
+    return themed(chart, theme)
+
+
+def _by_layer(trace: Trace, width: int | None) -> Any:
+    import altair as alt
+
+    table = trace.heads()
+    layers = table["layer"].nunique()
+    most = torch.cat([torch.log(head.visible[head.visible > 0].double()) for head in trace.every_head()]).mean().item()
+    x = alt.X("layer:O", title="layer", axis={"labelAngle": 0, "ticks": False})
+    y = alt.Y("entropy:Q", title="mean entropy (nats)", scale={"domainMin": 0}, axis={"grid": True, "tickCount": 6})
+    base = alt.Chart(table)
+    tooltip = [alt.Tooltip("layer:O"), alt.Tooltip("head:O"), alt.Tooltip("entropy:Q", format=".3f")]
+    heads = base.mark_circle(size=45, opacity=0.55, style="accent").encode(x=x, y=y, tooltip=tooltip)
+    middle = base.mark_tick(thickness=2, style="second", width={"band": 0.7}).encode(
+        x=x, y=alt.Y("median(entropy):Q"), tooltip=[alt.Tooltip("median(entropy):Q", format=".3f", title="median")]
+    )
+    return alt.layer(_limit(most), heads, middle).properties(
+        title={"text": "Entropy of every head, layer by layer", "subtitle": printable(trace.model)},
+        description=f"Mean entropy of each head of {printable(trace.model)} by layer, with the median of the layer.",
+        width=max(8, min(28, ((width or 700) - 80) // layers)) * layers,
+        height=260,
+    )
+
+
+def _limit(value: float) -> Any:
+    import altair as alt
+    import pandas as pd
+
+    rule = alt.Chart(pd.DataFrame({"entropy": [value], "name": ["equal weights"]}))
+    return rule.mark_rule(strokeDash=[4, 4], style="muted").encode(
+        y="entropy:Q", tooltip=[alt.Tooltip("name:N", title=" "), alt.Tooltip("entropy:Q", format=".3f")]
+    )
+
+
+def _by_query(head: Head, width: int | None) -> Any:
+    import altair as alt
+    import pandas as pd
+
+    count = head.shape[0]
+    text = axis_text(head.rows)
+    step = min(24.0, ((width or 760) - 80) / count)
+    gap = 0.08 if count <= TOKENS else 0.0
+    table = pd.DataFrame(
+        {
+            "query": range(count),
+            "start": [query + gap for query in range(count)],
+            "stop": [query + 1 - gap for query in range(count)],
+            "entropy": head.entropy.tolist(),
+            "most": torch.log(head.visible.double()).tolist(),
+        }
+    )
+    base = (
+        alt.Chart(table)
+        .transform_calculate(token=f"{text.whole.name}[datum.query]")
+        .encode(
+            x=alt.X("start:Q", scale=position_scale(count), axis=position_axis(text, "query", count, step, "bottom")),
+            x2="stop:Q",
+            tooltip=[
+                alt.Tooltip("token:N", title="query"),
+                alt.Tooltip("entropy:Q", format=".3f"),
+                alt.Tooltip("most:Q", format=".3f", title="ln(visible keys)"),
+            ],
+        )
+    )
+    y = alt.Y("entropy:Q", title="entropy (nats)", axis={"grid": True, "tickCount": 6})
+    bars = base.mark_rect(style="accent").encode(y=y, y2=alt.datum(0))
+    limit = base.mark_rule(style="muted").encode(y="most:Q")
+    return (
+        alt.layer(bars, limit)
+        .properties(
+            title=heading(head),
+            description=f"Entropy of each query of layer {head.layer}, head {head.head}, and the most it could be.",
+            width=step * count,
+            height=220,
+        )
+        .add_params(*parameters(text))
+    )

@@ -1,0 +1,68 @@
+"""All heads at a glance: one square per layer and head."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..tokens import printable
+from .theme import MAP, AltairChart, themed
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from ..trace import Trace
+
+COLUMNS = {
+    "entropy": "entropy (nats)",
+    "entropy_normalised": "entropy / ln(visible keys)",
+    "largest": "largest weight",
+    "distance": "distance (tokens)",
+    "own": "weight on itself",
+    "previous": "weight on the previous token",
+    "first": "weight on the first token",
+}
+"""The columns of `trace.heads()` that a grid can show, and what they are called in figures."""
+_MARGIN = 190
+"""Pixels that labels and legend take beside the grid."""
+
+
+def head_grid(
+    trace: Trace, column: str = "entropy", *, theme: str | None = "screen", width: int | None = None
+) -> AltairChart:
+    """Layers down, heads across, one column of `trace.heads()` as colour, the others in the tooltip.
+
+    The chart has no layers of its own, so a selection over the fields layer and head can be added to it.
+    """
+    import altair as alt
+
+    if column not in COLUMNS:
+        raise UsageError(f"column must be one of {', '.join(COLUMNS)}, got {column!r}")
+    table = trace.heads()
+    across = int(table["head"].max()) + 1
+    step = max(8, min(28, ((width or 700) - _MARGIN) // across))
+    numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in COLUMNS.items()]
+    chart = (
+        alt.Chart(table)
+        .mark_rect(cursor="pointer", width={"band": 0.94}, height={"band": 0.94}, cornerRadius=2)
+        .encode(
+            x=alt.X("head:O", axis=_axis("head", "top", step)),
+            y=alt.Y("layer:O", axis=_axis("layer", "left", step)),
+            color=alt.Color(f"{column}:Q", title=COLUMNS[column], scale={"range": "heatmap"}),
+            tooltip=[alt.Tooltip("layer:O"), alt.Tooltip("head:O"), *numbers],
+        )
+        .properties(
+            title={"text": f"Every head's {COLUMNS[column]}", "subtitle": printable(trace.model)},
+            description=f"Layers by heads of {printable(trace.model)}, coloured by {COLUMNS[column]}.",
+            width={"step": step},
+            height={"step": step},
+            view={"style": MAP},
+        )
+    )
+    return themed(chart, theme)
+
+
+def _axis(title: str, orient: str, step: float) -> alt.Axis:
+    import altair as alt
+
+    return alt.Axis(title=title, orient=orient, ticks=False, labelAngle=0, labelOverlap=step < 14)  # type: ignore[arg-type]

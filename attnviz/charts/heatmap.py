@@ -1,0 +1,126 @@
+"""The map of one head: queries down, keys across, the weight as colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..tokens import printable
+from .axis import TOKENS, position_axis, position_scale, token_axis
+from .labels import axis_text, parameters
+from .pixels import LARGEST, data_url
+from .theme import MAP, AltairChart, themed
+
+if TYPE_CHECKING:
+    from ..trace import Head
+
+_MARGIN = 165
+"""Pixels that labels and legend take beside the map."""
+
+
+def heatmap(head: Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
+    """The head's map; colour grows with the root of the weight, cells of weight 0 (masked) have a colour of their own.
+
+    Beyond 512 tokens a side the picture shows block means. width: pixels of the whole figure, 600 at most if None.
+    """
+    rows, cols = head.shape
+    step = _step(max(rows, cols), width)
+    drawn = _cells(head, step) if max(rows, cols) <= TOKENS else _picture(head, step)
+    chart = drawn.properties(
+        title=heading(head),
+        description=f"Attention map of layer {head.layer}, head {head.head} of {head.model}:"
+        f" {rows} queries down, {cols} keys across.",
+        width=step * cols,
+        height=step * rows,
+    )
+    return themed(chart, theme)
+
+
+def heading(head: Head) -> dict[str, str]:
+    """The title of a figure of one head."""
+    return {"text": f"Layer {head.layer}, head {head.head}", "subtitle": printable(head.model)}
+
+
+def _step(count: int, width: int | None) -> float:
+    """Pixels per position: at most 36, whole where every cell is a mark."""
+    step = min(36.0, max((width or 600) - _MARGIN, 60) / count)
+    if count > TOKENS:
+        return step
+    return float(int(step)) if width and step > 3 else max(12.0, float(int(step)))
+
+
+def _cells(head: Head, step: float) -> Any:
+    import altair as alt
+    import pandas as pd
+
+    weights = head.weights().cpu()
+    cells = weights.nonzero()
+    values = weights[cells[:, 0], cells[:, 1]]
+    data = pd.DataFrame({"query": cells[:, 0], "key": cells[:, 1], "weight": values.numpy()})
+    rows, cols = axis_text(head.rows), axis_text(head.cols)
+    return (
+        alt.Chart(data)
+        .transform_calculate(
+            from_token=f"{rows.whole.name}[datum.query]",
+            to_token=f"{cols.whole.name}[datum.key]",
+        )
+        # a little wider than its cell, so that no seam shows between cells
+        .mark_rect(aria=False, width={"band": 1.04}, height={"band": 1.04})
+        .encode(
+            x=alt.X("key:O", scale=_all(head.shape[1]), axis=token_axis(cols, "key", step, "top")),
+            y=alt.Y("query:O", scale=_all(head.shape[0]), axis=token_axis(rows, "query", step, "left")),
+            color=_colour(values.max().item(), "weight"),
+            tooltip=[
+                alt.Tooltip("from_token:N", title="query"),
+                alt.Tooltip("to_token:N", title="key"),
+                alt.Tooltip("weight:Q", format=".4f"),
+            ],
+        )
+        .properties(view={"style": MAP})
+        .add_params(*parameters(rows, cols))
+    )
+
+
+def _picture(head: Head, step: float) -> Any:
+    import altair as alt
+    import pandas as pd
+
+    shape = head.shape
+    pooled = max(shape) > LARGEST
+    weights = head.pooled((LARGEST, LARGEST)) if pooled else head.weights()
+    top = torch.nan_to_num(weights).max().item()
+    texts = [axis_text(tokens) for tokens in (head.rows, head.cols)]
+    place = {"x": 0, "y": 0, "x2": shape[1], "y2": shape[0]}
+    image = pd.DataFrame([{"picture": data_url(weights, top, 2 * LARGEST), **place}])
+    legend = pd.DataFrame({"weight": [0.0, top], "x": [0, 0], "y": [0, 0]})
+    across = position_axis(texts[1], "key", shape[1], step, "top")
+    down = position_axis(texts[0], "query", shape[0], step, "left")
+    x = alt.X("x:Q", scale=position_scale(shape[1]), axis=across)
+    y = alt.Y("y:Q", scale=position_scale(shape[0], reverse=True), axis=down)
+    picture = (
+        alt.Chart(image)
+        .mark_image(aspect=False, smooth=False, aria=False, tooltip=None)
+        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q", url="picture:N")
+    )
+    # the picture has its colours already: these marks only bring the legend
+    scale = (
+        alt.Chart(legend)
+        .mark_point(opacity=0, aria=False, tooltip=None)
+        .encode(x=x, y=y, color=_colour(top, "mean weight" if pooled else "weight"))
+    )
+    short = [text for text, count in zip(texts, shape, strict=True) if count <= TOKENS]
+    ground = alt.Chart(image).mark_rect(style=MAP, aria=False, tooltip=None).encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
+    return alt.layer(ground, picture, scale).add_params(*parameters(*short))
+
+
+def _all(count: int) -> dict[str, list[int]]:
+    """An ordinal scale of every position, also of those without a cell to draw."""
+    return {"domain": list(range(count))}
+
+
+def _colour(top: float, title: str) -> Any:
+    import altair as alt
+
+    scale = alt.Scale(type="sqrt", domain=[0, top], range="heatmap")
+    return alt.Color("weight:Q", scale=scale, title=title, legend=alt.Legend(format="~g", tickCount=5))
