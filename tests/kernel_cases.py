@@ -315,6 +315,9 @@ FROM_LOGSUMEXP = ("weights", "pooled", "tile", "mean", "max", "received", "push"
 SINGLE_WEIGHTS = ("largest", "own", "previous", "first")
 """Weights picked from the map, judged by the errors of the whole map: of the few picked, plain may have lucky ones."""
 
+LOGARITHMS = ("logsumexp", "entropy")
+"""A relative error of what is inside a logarithm is an absolute error of the logarithm."""
+
 
 def assert_within_budget(found: Found, true: Found, honest: Found) -> None:
     """Each quantity is NaN or infinite just where the truth is, and at most twice as far from it as plain is.
@@ -328,7 +331,8 @@ def assert_within_budget(found: Found, true: Found, honest: Found) -> None:
             _assert_largest(tensor, true)
             continue
         alike = "weights" if name in SINGLE_WEIGHTS else name
-        unit = torch.finfo(tensor.dtype).eps * _size(true[name])
+        size = max(1.0, _size(true[name])) if name in LOGARITHMS else _size(true[name])
+        unit = torch.finfo(tensor.dtype).eps * size
         if name in FROM_LOGSUMEXP:
             unit *= max(1.0, _size(true["logsumexp"]))
         error, allowed = _error(tensor, true[name]), max(2 * _error(honest[alike], true[alike]), 4 * unit)

@@ -90,8 +90,9 @@ def _sweep(
     _, _, rows, keys = call.shape
     logsumexp = call.query.new_empty(call.shape[:3], dtype=accumulator(call.query.dtype))
     found = _empty_statistics(logsumexp) if wants_statistics else None
+    first_keys = [call.mask.first_key(batch) for batch in range(call.shape[0])] if wants_statistics else None
     for band in bands(call, slice(0, rows)):
-        running = Band(call, band, None if value is None else value.shape[3], wants_statistics)
+        running = Band(call, band, None if value is None else value.shape[3], first_keys)
         for piece in band_tiles(call, band, slice(0, keys)):
             running.add(scores(call, band, piece), None if value is None else value[:, :, piece], piece)
         mixed, logsumexp[..., band], part = running.results()

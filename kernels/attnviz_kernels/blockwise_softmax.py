@@ -29,6 +29,7 @@ GONE = -1000.0
 class Marks:
     """What the statistics need besides `total`, each [B, H, rows]: sums, and scores at chosen keys."""
 
+    first_keys: list[int]
     moment: Tensor
     reach: Tensor
     largest_key: Tensor
@@ -38,16 +39,19 @@ class Marks:
 
 
 class Band:
-    """The running softmax of a band of rows: give it tiles from left to right, then ask for the results."""
+    """The running softmax of a band of rows: give it tiles from left to right, then ask for the results.
 
-    def __init__(self, call: Call | View, rows: slice, size: int | None, statistics: bool) -> None:
+    `size` is that of the values, if there is an output to be made; `first_keys`, one a sequence, asks for statistics.
+    """
+
+    def __init__(self, call: Call | View, rows: slice, size: int | None, first_keys: list[int] | None) -> None:
         batch, heads, _, _ = call.shape
         self.call, self.rows = call, rows
         like = call.query.new_zeros(batch, heads, rows.stop - rows.start, dtype=accumulator(call.query.dtype))
         self.total = like
         self.peak = torch.full_like(like, -torch.inf)
         self.output = None if size is None else like[..., None].repeat(1, 1, 1, size)
-        self.marks = None if not statistics else _no_marks(like)
+        self.marks = None if first_keys is None else _no_marks(like, first_keys)
 
     def add(self, score: Tensor, value: Tensor | None, cols: slice) -> None:
         """Take in one tile: its scores [B, H, rows, cols], which are overwritten, and its values [B, G, cols, E]."""
@@ -125,7 +129,7 @@ class Band:
         ahead = self.rows.start + self.call.mask.offset - cols.start
         for target, diagonal in ((marks.own, ahead), (marks.previous, ahead - 1)):
             _copy_diagonal(target, score, diagonal)
-        _copy_first(marks.first, score, self.call, cols)
+        _copy_first(marks.first, score, marks.first_keys, cols)
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:
@@ -133,10 +137,10 @@ def _dot(one: Tensor, other: Tensor) -> Tensor:
     return torch.einsum("bhrc,bhrc->bhr", one, other)
 
 
-def _no_marks(zeros: Tensor) -> Marks:
+def _no_marks(zeros: Tensor, first_keys: list[int]) -> Marks:
     unseen = torch.full_like(zeros, -torch.inf)
     key = torch.full_like(zeros, -1, dtype=torch.int64)
-    return Marks(zeros, zeros, key, unseen, unseen.clone(), unseen.clone())
+    return Marks(first_keys, zeros, zeros, key, unseen, unseen.clone(), unseen.clone())
 
 
 def _base(peak: Tensor) -> Tensor:
@@ -165,11 +169,8 @@ def _copy_diagonal(target: Tensor, score: Tensor, diagonal: int) -> None:
         target[..., start : start + found.shape[-1]] = found
 
 
-def _copy_first(target: Tensor, score: Tensor, call: Call | View, cols: slice) -> None:
+def _copy_first(target: Tensor, score: Tensor, firsts: list[int], cols: slice) -> None:
     """target[b] = score of the first real key of sequence b, where that key lies in the tile."""
-    padded = call.mask.key_padding is not None
-    for batch in range(call.shape[0]) if padded else (0,):
-        first = call.mask.first_key(batch) - cols.start
-        if 0 <= first < score.shape[-1]:
-            where = slice(batch, batch + 1) if padded else slice(None)
-            target[where] = score[where, :, :, first]
+    for batch, first in enumerate(firsts):
+        if cols.start <= first < cols.stop:
+            target[batch] = score[batch, :, :, first - cols.start]

@@ -19,6 +19,9 @@ BUDGET = 32 * 2**20
 CACHED = 3 * 2**20
 """The same on the CPU, where a tile goes through its caches a dozen times."""
 
+LOWEST_BAND = 16
+"""Rows of the smallest tiles, for calls of so many heads that no larger tile keeps the budget."""
+
 WHOLE = slice(None)
 
 
@@ -27,7 +30,7 @@ def tile_size(call: Call | View) -> tuple[int, int]:
     batch, heads, _, _ = call.shape
     budget = CACHED if call.query.device.type == "cpu" else BUDGET
     cells = budget // (batch * heads * accumulator(call.query.dtype).itemsize)
-    rows = 16
+    rows = LOWEST_BAND
     while 4 * (2 * rows) ** 2 <= cells and rows < 512:
         rows *= 2
     return rows, 4 * rows
