@@ -271,7 +271,7 @@ def plain(call: Call) -> tuple[Found, Found]:
     seeing = logsumexp > -torch.inf
     found = reference.statistics_of(weights, sink, ~seeing, call.mask)
     result = Attended(
-        output=weights @ call.value.repeat_interleave(call.query.shape[1] // call.value.shape[1], dim=1),
+        output=plain_output(call),
         logsumexp=logsumexp,
         statistics=found,
         pooled=reference.pool_of(weights, seeing, (5, 7), "mean"),
@@ -309,6 +309,24 @@ def plain_weights(call: Call) -> tuple[Tensor, Tensor | None, Tensor]:
     return weights[..., : call.shape[3]], sink, score.logsumexp(-1).masked_fill(blind, -torch.inf)
 
 
+def plain_output(call: Call) -> Tensor:
+    """The output by the straightforward computation."""
+    return plain_weights(call)[0] @ call.value.repeat_interleave(call.query.shape[1] // call.value.shape[1], dim=1)
+
+
+def differentiated(call: Call, output_of: Callable[[Call], Tensor]) -> Found:
+    """d loss / d each input, for the same random d loss / d output whatever the dtype."""
+    names = [name for name in ("query", "key", "value", "bias", "sinks") if getattr(call, name) is not None]
+    inputs = [getattr(call, name).detach().requires_grad_() for name in names]
+    output = output_of(replace(call, **dict(zip(names, inputs, strict=True))))
+    return dict(zip(names, torch.autograd.grad(output, inputs, _output_gradient(call)), strict=True))
+
+
+def _output_gradient(call: Call) -> Tensor:
+    shape = (*call.query.shape[:3], call.value.shape[3])
+    return torch.randn(shape, generator=torch.Generator().manual_seed(7)).bfloat16().to(call.query.dtype)
+
+
 FROM_LOGSUMEXP = ("weights", "pooled", "tile", "mean", "max", "received", "push", "pull")
 """Made of exp(score - logsumexp): the rounding of the stored logsumexp is a relative error of each of them."""
 
@@ -326,17 +344,39 @@ def assert_within_budget(found: Found, true: Found, honest: Found) -> None:
     largest entry are allowed in any case: about one each for the score, the exponential, the sum and the quotient.
     """
     for name, tensor in found.items():
-        assert tensor.shape == true[name].shape, f"{name} has shape {tuple(tensor.shape)}"
         if name == "largest_key":
             _assert_largest(tensor, true)
             continue
         alike = "weights" if name in SINGLE_WEIGHTS else name
         size = max(1.0, _size(true[name])) if name in LOGARITHMS else _size(true[name])
-        unit = torch.finfo(tensor.dtype).eps * size
         if name in FROM_LOGSUMEXP:
-            unit *= max(1.0, _size(true["logsumexp"]))
-        error, allowed = _error(tensor, true[name]), max(2 * _error(honest[alike], true[alike]), 4 * unit)
-        assert error <= allowed, f"{name} is off by {error:.3g}, allowed {allowed:.3g}"
+            size *= max(1.0, _size(true["logsumexp"]))
+        _assert_close(name, tensor, true[name], honest[alike] - true[alike], size)
+
+
+def assert_gradients_within_budget(call: Call, found: Found, true: Found, honest: Found) -> None:
+    """The same for gradients, whose unit is that of the terms they are sums of.
+
+    d score is a difference, weight * (output gradient . value - delta): it may be exactly 0 (one key, say), yet each of
+    its terms is rounded.
+    """
+    term = _size(_output_gradient(call).double()) * _size(call.value.double()) * call.value.shape[3] ** 0.5
+    sizes = {
+        "query": term * abs(call.scale) * _size(call.key.double()),
+        "key": term * abs(call.scale) * _size(call.query.double()),
+        "value": _size(true["value"]),
+        "bias": term,
+        "sinks": term,
+    }
+    for name, tensor in found.items():
+        _assert_close(name, tensor, true[name], honest[name] - true[name], max(sizes[name], _size(true[name])))
+
+
+def _assert_close(name: str, found: Tensor, true: Tensor, honest_error: Tensor, size: float) -> None:
+    assert found.shape == true.shape, f"{name} has shape {tuple(found.shape)}"
+    error = _error(found, true)
+    allowed = max(2 * _size(honest_error), 4 * torch.finfo(found.dtype).eps * size)
+    assert error <= allowed, f"{name} is off by {error:.3g}, allowed {allowed:.3g}"
 
 
 def _assert_largest(found: Tensor, true: Found) -> None:
