@@ -202,18 +202,13 @@ Found = dict[str, Tensor]
 
 def attended(call: Call, backend: str, emit: Emit = EMIT) -> Attended:
     """The call through the public function of one backend."""
-    return attend(
-        call.query,
-        call.key,
-        call.value,
-        scale=call.scale,
-        mask=call.mask,
-        softcap=call.softcap,
-        bias=call.bias,
-        sinks=call.sinks,
-        emit=emit,
-        backend=backend,
-    )
+    options = {name: getattr(call, name) for name in ("scale", "mask", "softcap", "bias", "sinks")}
+    return attend(call.query, call.key, call.value, **options, emit=emit, backend=backend)
+
+
+def output_of(call: Call, backend: str) -> Tensor:
+    """The output alone, with its gradients."""
+    return attended(call, backend, Emit()).output
 
 
 def named(result: Attended) -> Found:

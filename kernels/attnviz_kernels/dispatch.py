@@ -15,7 +15,6 @@ from torch import Tensor
 
 from .checks import check, check_grid, check_vector
 from .spec import (
-    ArgumentError,
     Attended,
     BackendError,
     Call,
@@ -26,6 +25,7 @@ from .spec import (
     View,
     accumulator,
     check_range,
+    need,
 )
 
 BACKENDS = {
@@ -135,8 +135,7 @@ def pool(
 
     Queries that see no key are left out; a block that holds none but those is NaN.
     """
-    if reduce not in ("mean", "max"):
-        raise ArgumentError(f'reduce must be "mean" or "max", got {reduce!r}')
+    need(reduce in ("mean", "max"), f'reduce must be "mean" or "max", got {reduce!r}')
     check_grid("shape", shape)
     rows, cols = _ranges(view, rows, cols)
     return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)
@@ -171,10 +170,17 @@ def weight_gradients(
     It is d loss / d output [B, H, M, E] times value [B, G, N, E], also where the mask hides the key, as dense attention
     has it.
     """
+    need(output_gradient.dim() == value.dim() == 4, "output_gradient and value must have 4 axes each")
+    batch, heads, queries, size = output_gradient.shape
+    groups, keys = value.shape[1:3]
+    need(value.shape[3] == size, f"value must have the size of output_gradient ({size}), got {value.shape[3]}")
+    need(heads % groups == 0, f"value must have a number of heads that divides {heads}, got {groups}")
+    top, bottom = check_range("rows", rows, queries)
+    left, right = check_range("cols", cols, keys)
     wide = accumulator(value.dtype)
-    repeat = output_gradient.shape[1] // value.shape[1]
-    value = value[:, :, cols].to(wide).repeat_interleave(repeat, dim=1)
-    return output_gradient[:, :, rows].to(wide) @ value.transpose(-1, -2)
+    by_group = output_gradient[:, :, top:bottom].to(wide).reshape(batch, groups, -1, size)  # [B, G, H/G * rows, E]
+    product = by_group @ value[:, :, left:right].to(wide).transpose(-1, -2)
+    return product.reshape(batch, heads, bottom - top, right - left)
 
 
 def choose(call: Call | View, backend: str | None = None) -> str:
@@ -184,8 +190,6 @@ def choose(call: Call | View, backend: str | None = None) -> str:
     """
     if backend is None:
         return next(name for name in BACKENDS if _objection(name, call) is None)
-    if backend not in BACKENDS:
-        raise ArgumentError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     reason = _objection(backend, call)
     if reason is not None:
         raise BackendError(
@@ -195,7 +199,8 @@ def choose(call: Call | View, backend: str | None = None) -> str:
 
 
 def unavailable(backend: str) -> str | None:
-    """Why a backend cannot be used on this machine at all, or None when it can."""
+    """Why a backend cannot be used on this machine at all, or None when it can; ArgumentError for an unknown name."""
+    need(backend in BACKENDS, f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if find_spec(BACKENDS[backend], __package__) is None:
         return "it is not part of this installation"
     return _load(backend).unavailable()

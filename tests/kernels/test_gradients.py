@@ -16,6 +16,7 @@ from kernel_cases import (
     differentiated,
     in_double,
     named,
+    output_of,
     plain_output,
 )
 
@@ -35,21 +36,6 @@ def check_gradients(call, backend):
     found = differentiated(call, lambda same: output_of(same, backend))
     assert {name: tensor.dtype for name, tensor in found.items()} == dict.fromkeys(found, call.query.dtype)
     assert_gradients_within_budget(call, found, true, differentiated(call, plain_output))
-
-
-def output_of(call, backend):
-    """The output alone, as autograd sees it."""
-    return attend(
-        call.query,
-        call.key,
-        call.value,
-        scale=call.scale,
-        mask=call.mask,
-        softcap=call.softcap,
-        bias=call.bias,
-        sinks=call.sinks,
-        backend=backend,
-    ).output
 
 
 @pytest.mark.parametrize("option", OPTIONS)
