@@ -1,0 +1,45 @@
+"""`attnviz dashboard`: serve the dashboard on this machine."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add `dashboard` to the application."""
+    app.command(epilog="Example: attnviz dashboard --model-root ~/models --port 8600")(dashboard)
+
+
+def dashboard(
+    host: Annotated[str, typer.Option(help="Address to serve at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port; the next free one if it is taken.")] = 8501,
+    model_root: Annotated[
+        Path | None, typer.Option(help="Folder whose models and saved traces (.attn) visitors may open.")
+    ] = None,
+    allow_hub: Annotated[bool, typer.Option("--allow-hub", help="Let visitors load models from the hub.")] = False,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest text, in tokens.")] = 32768,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Host name by which browsers reach this server; may be repeated.")
+    ] = None,
+) -> None:
+    """Look at any head of any run in the browser. Nothing leaves this machine."""
+    if find_spec("streamlit") is None:
+        raise UsageError("the dashboard needs streamlit: pip install 'attnviz[dashboard]'")
+    hosts = [*(name or []), *([] if host == "0.0.0.0" else [host])]
+    os.environ |= {
+        "ATTNVIZ_HOST": host,
+        "ATTNVIZ_PORT": str(port),
+        "ATTNVIZ_HOSTS": ",".join(hosts),
+        "ATTNVIZ_MODEL_ROOT": str(model_root or ""),
+        "ATTNVIZ_ALLOW_HUB": "1" if allow_hub else "",
+        "ATTNVIZ_MAX_TOKENS": str(max_tokens),
+    }
+    runpy.run_module("attnviz.dashboard", run_name="__main__", alter_sys=True)

@@ -1,0 +1,43 @@
+"""Charts on a page: in the page's own colours and font, and clickable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+FONT = '"Source Sans", sans-serif'
+"""Of the page, so that charts match it; exported charts have their own."""
+PADDING = dict.fromkeys(("left", "top", "right", "bottom"), 2)
+
+
+def theme() -> str:
+    """The chart theme that goes with the page: "dark" or "screen"."""
+    return "dark" if st.context.theme.type == "dark" else "screen"
+
+
+def show(chart: Any, **options: Any) -> None:
+    """Draw a chart at its own size; its description is read out by screen readers."""
+    fitted = chart.properties(config={**chart.config, "font": FONT}, padding=PADDING, autosize="pad")
+    st.altair_chart(fitted, width="content", theme=None, **options)
+
+
+def clickable(chart: Any, key: str, pick: Callable[[dict[str, Any]], None], fields: tuple[str, ...]) -> None:
+    """Draw a chart whose marks can be clicked; `pick` gets the fields of one before the page runs again."""
+
+    def picked() -> None:
+        points = st.session_state[key].selection["pick"]
+        if points:
+            pick(points[0])
+
+    parameter = alt.selection_point(name="pick", fields=list(fields), on="click", empty=False)
+    show(chart.add_params(parameter), key=key, on_select=picked, selection_mode="pick")
+
+
+def framed(chart: Any, layer: int, head: int) -> Any:
+    """The grid with a frame around one head."""
+    here = alt.when(f"datum.layer === {layer} && datum.head === {head}")
+    colour = chart.config["text"]["color"]
+    return chart.encode(stroke=here.then(alt.value(colour)), strokeWidth=here.then(alt.value(2.5)))

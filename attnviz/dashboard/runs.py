@@ -1,0 +1,108 @@
+"""From a model's name and a text to a trace: loaded once, recorded once, kept while there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .cache import Cache
+from .choices import TRACE, locate
+from .jobs import Job, Queue, watched
+from .settings import settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..trace import Trace
+
+MODELS_KEPT = 2
+"""Loaded models held at once; a third takes the place of the one unused for longest."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a visitor wants to look at; the key under which its trace is kept."""
+
+    model: str
+    text: str
+
+    @property
+    def saved(self) -> bool:
+        """Whether it is a saved trace, which comes with its text."""
+        return self.model.endswith(TRACE)
+
+
+@cache
+def traces() -> Cache:
+    """The traces of all visitors, and what was computed from them."""
+    return Cache(settings().budget)
+
+
+@cache
+def models() -> Cache:
+    """(model, tokenizer) by name; the budget counts models."""
+    return Cache(MODELS_KEPT)
+
+
+@cache
+def queue() -> Queue:
+    """The one queue of this server, so that runs do not compete for the processor."""
+    return Queue()
+
+
+def keep(cache: Cache, key: Hashable, work: Callable[[Job], Any], size: Callable[[Any], int], job: Job) -> None:
+    """Do the work and keep what it makes, unless another visitor's job already did."""
+    if cache.get(key) is None:
+        value = work(job)
+        cache.put(key, value, size(value))
+
+
+def load(model: str, job: Job) -> tuple[Any, Any]:
+    """(model, tokenizer)."""
+    from ..models import load_model
+
+    job.step(f"Loading {model}")
+    return load_model(locate(model, settings()), allow_hub=settings().allow_hub)
+
+
+def open_trace(name: str, job: Job) -> Trace:
+    """A saved trace."""
+    import attnviz
+
+    job.step(f"Opening {name}")
+    return attnviz.load(Path(locate(name, settings())))
+
+
+def record(model: Any, tokenizer: Any, wanted: Wanted, job: Job) -> Trace:
+    """The trace of a text."""
+    import attnviz
+
+    stage = f"Recording every head of {wanted.model}"
+    job.step(stage)
+    with watched(model, job, stage):
+        trace = attnviz.inspect((model, tokenizer), wanted.text)
+    trace.model = wanted.model
+    return trace
+
+
+def table_bytes(table: pd.DataFrame) -> int:
+    """The memory a table takes."""
+    return int(table.memory_usage(deep=True).sum())
+
+
+def count_tokens(tokenizer: Any, text: str) -> int:
+    """How many tokens the text is for this tokenizer, special tokens included."""
+    return len(tokenizer(text, verbose=False)["input_ids"])
+
+
+def check_length(tokens: int) -> None:
+    """Raises UsageError for a text longer than this server takes."""
+    if tokens > settings().max_tokens:
+        raise UsageError(
+            f"this text has {tokens:,} tokens, this server takes {settings().max_tokens:,}: shorten it, or start the"
+            " dashboard with a larger --max-tokens"
+        )

@@ -1,0 +1,50 @@
+"""The frame around every page: navigation, sidebar, and errors as one line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from ..errors import AttnvizError
+from .entropy import draw as entropy
+from .heads import draw as heads
+from .map import draw as attention_map
+from .safe import plain
+from .sidebar import Look, look
+from .walkthrough import draw as walkthrough
+
+LOG = logging.getLogger(__name__)
+HERE = Path(__file__).parent
+MARK, LOGO, STYLE = (HERE / name for name in ("mark.svg", "logo.svg", "page.css"))
+
+PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
+    "heads": ("Heads", heads),
+    "map": ("Map", attention_map),
+    "entropy": ("Entropy", entropy),
+    "walkthrough": ("Walkthrough", walkthrough),
+}
+"""By the name in the address: title and function."""
+
+
+def main() -> None:
+    """Draw the page that the address names."""
+    st.set_page_config("attnviz", page_icon=str(MARK), layout="wide")
+    st.logo(str(LOGO), size="large", icon_image=str(MARK))
+    st.html(STYLE)
+    here = st.navigation([_page(name) for name in PAGES], position="top")
+    try:
+        found = look()
+        PAGES[here.url_path or next(iter(PAGES))][1](found)
+    except AttnvizError as error:
+        st.error(plain(error), icon=":material/error:")
+    except Exception:
+        LOG.exception("a page failed")
+        st.error("This page failed; the log of the server says why.", icon=":material/error:")
+
+
+def _page(name: str) -> st.Page:
+    title, _ = PAGES[name]
+    return st.Page(lambda: None, title=title, url_path=name, default=name == next(iter(PAGES)))

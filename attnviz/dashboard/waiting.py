@@ -1,0 +1,56 @@
+"""Waiting for a job: short ones unseen, longer ones with progress and a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from . import runs
+from .cache import Cache, tensor_bytes
+from .jobs import CancelledError, Job
+
+UNSEEN = 0.8
+"""Seconds a job may take before progress is shown."""
+
+
+def obtain(cache: Cache, key: Hashable, work: Callable[[Job], Any], size: Callable[[Any], int] = tensor_bytes) -> Any:
+    """The value kept under the key, made first as a job; the page stops here while the job runs or if it failed."""
+    kept = cache.get(key)
+    if kept is not None:
+        return kept
+    job = runs.queue().submit(visitor(), key, lambda job: runs.keep(cache, key, work, size, job))
+    if not job.wait(UNSEEN):
+        _progress(job)
+        st.stop()
+    if job.error is not None:
+        _failed(job.error)
+    runs.queue().leave(visitor())
+    return cache.get(key)
+
+
+def visitor() -> str:
+    """The session this script runs for."""
+    context = get_script_run_ctx()
+    return context.session_id if context is not None else "nobody"
+
+
+@st.fragment(run_every=0.4)
+def _progress(job: Job) -> None:
+    if job.done:
+        st.rerun()
+    st.progress(job.fraction, text=job.stage)
+    if st.button("Cancel"):
+        job.cancel()
+
+
+def _failed(error: BaseException) -> None:
+    if st.button("Start again"):
+        runs.queue().leave(visitor())
+        st.rerun()
+    if not isinstance(error, CancelledError):
+        raise error
+    st.info("Cancelled.")
+    st.stop()

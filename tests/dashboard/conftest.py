@@ -1,0 +1,58 @@
+"""Pages on small made-up traces, in process, and one real server for browsers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+from traces import make_trace
+
+from attnviz.dashboard import runs
+from attnviz.dashboard import settings as settings_module
+
+SCRIPT = Path(settings_module.__file__).with_name("script.py")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_server(monkeypatch):
+    """No test sees what another left in the server's stores."""
+    for store in (runs.traces, runs.models, runs.queue, settings_module.settings):
+        store.cache_clear()
+    for name in ("MODEL_ROOT", "ALLOW_HUB", "MAX_TOKENS", "TRACE_BUDGET", "HOSTS"):
+        monkeypatch.delenv(f"ATTNVIZ_{name}", raising=False)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Every text is recorded as a random trace of its words; the list says which texts were."""
+    done = []
+
+    def record(model, tokenizer, wanted, job):
+        done.append(wanted.text)
+        trace = make_trace(wanted.text.split(), causal=wanted.model == "smollm2")
+        trace.model = wanted.model
+        return trace
+
+    def tokenizer(text, verbose=True):
+        return {"input_ids": text.split()}
+
+    monkeypatch.setattr(runs, "load", lambda model, job: (torch.nn.Identity(), tokenizer))
+    monkeypatch.setattr(runs, "record", record)
+    return done
+
+
+@pytest.fixture
+def visit(recorded):
+    """Open a page of the dashboard with query parameters, as a browser would."""
+
+    def opened(page="", **query):
+        app = AppTest.from_file(SCRIPT, default_timeout=30)
+        app._page_hash = calc_hash(page) if page else ""
+        for name, value in query.items():
+            app.query_params[name] = value
+        app.run()
+        assert not app.exception
+        return app
+
+    return opened

@@ -1,0 +1,89 @@
+"""Every page's logic, in process, on made-up traces."""
+
+import pytest
+
+from attnviz.dashboard.safe import plain
+from attnviz.dashboard.shell import PAGES
+
+BANKS = "The bank of the river was muddy"
+
+
+def charts(app):
+    return len(app.main.get("vega_lite_chart"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_on_the_example(visit, recorded, page):
+    app = visit(page)
+    assert len(recorded) == 1
+    assert not app.error
+    assert not app.warning
+    assert charts(app) >= 1
+
+
+def test_the_address_says_what_is_shown(visit):
+    app = visit("heads", model="smollm2", text=BANKS, layer="1", head="2", by="Distance")
+    assert app.selectbox(key="model").value == "smollm2"
+    assert app.text_area(key="text").value == BANKS
+    assert (app.selectbox(key="layer").value, app.selectbox(key="head").value) == (1, 2)
+    assert app.selectbox(key="by").value == "distance"
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ({"layer": "7"}, "Layer '7' from the address does not exist here, showing 0: there is 0 to 1"),
+        ({"head": "x"}, "Head 'x' from the address does not exist here, showing 0: there is 0 to 2"),
+        (
+            {"model": "gpt9"},
+            "Model 'gpt9' from the address does not exist here, showing minilm: there is minilm, smollm2",
+        ),
+    ],
+)
+def test_an_address_that_asks_for_too_much_falls_back_with_a_line(visit, query, line):
+    app = visit("heads", text=BANKS, **query)
+    assert [warning.value for warning in app.warning] == [plain(line)]
+    assert not app.error
+    assert charts(app) >= 1
+
+
+def test_a_query_token_beyond_the_text_falls_back_with_a_line(visit):
+    app = visit("map", text=BANKS, query="70")
+    line = "Query token '70' from the address does not exist here, showing 0: there is 0 to 6"
+    assert [warning.value for warning in app.warning] == [plain(line)]
+    assert app.number_input(key="query").value == 0
+
+
+def test_a_shorter_text_brings_the_query_back_into_it(visit):
+    app = visit("map", text=BANKS, query="6")
+    app.text_area(key="text").set_value("two words").run()
+    assert not app.exception
+    assert app.number_input(key="query").value == 0
+
+
+def test_a_text_is_recorded_once_and_examples_fill_the_box(visit, recorded):
+    app = visit("heads", text=BANKS)
+    app.selectbox(key="layer").set_value(1).run()
+    app.text_area(key="text").set_value("other words").run()
+    app.text_area(key="text").set_value(BANKS).run()
+    assert recorded == [BANKS, "other words"]
+
+
+def test_the_number_of_tokens_is_shown(visit):
+    assert "7 tokens" in [caption.value for caption in visit("heads", text=BANKS).sidebar.caption]
+
+
+def test_a_text_beyond_the_limit_is_one_line(visit, monkeypatch):
+    monkeypatch.setenv("ATTNVIZ_MAX_TOKENS", "5")
+    app = visit("heads", text=BANKS)
+    line = "this text has 7 tokens, this server takes 5: shorten it, or start the dashboard with a larger --max-tokens"
+    assert [error.value for error in app.error] == [plain(line)]
+
+
+def test_a_long_text_waits_for_a_click(visit, recorded):
+    text = "w " * 1100
+    app = visit("heads", text=text)
+    assert recorded == []
+    app.button[0].click().run()
+    assert len(recorded) == 1
+    assert charts(app) >= 1
