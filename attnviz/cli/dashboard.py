@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def dashboard(
     host: Annotated[str, typer.Option(help="Address to serve at; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port; the next free one if it is taken.")] = 8501,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port; else 8501, or the next one that is free.")
+    ] = None,
     model_root: Annotated[
         Path | None, typer.Option(help="Folder whose models and saved traces (.attn) visitors may open.")
     ] = None,
@@ -36,7 +38,7 @@ def dashboard(
     hosts = [*(name or []), *([] if host == "0.0.0.0" else [host])]
     os.environ |= {
         "ATTNVIZ_HOST": host,
-        "ATTNVIZ_PORT": str(port),
+        "ATTNVIZ_PORT": str(port or ""),
         "ATTNVIZ_HOSTS": ",".join(hosts),
         "ATTNVIZ_MODEL_ROOT": str(model_root or ""),
         "ATTNVIZ_ALLOW_HUB": "1" if allow_hub else "",
