@@ -6,6 +6,7 @@ import pytest
 import torch
 from kernel_cases import Case, assert_within_budget, attended, build, in_double, named, of_view, plain, truth
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from attnviz_kernels import (
     Call,
@@ -28,16 +29,18 @@ class Largest(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.bytes = 0
-        self.known = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(tensor, torch.Tensor):
-                storage = tensor.untyped_storage()
-                if storage.data_ptr() not in self.known:
-                    self.bytes = max(self.bytes, storage.nbytes())
+        given = {storage.data_ptr() for storage in storages(args)}
+        new = [storage.nbytes() for storage in storages(result) if storage.data_ptr() not in given]
+        self.bytes = max(self.bytes, *new, 0)
         return result
+
+
+def storages(tree):
+    """What the tensors in it lie in."""
+    return [leaf.untyped_storage() for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def draw(*shape, seed=0):
@@ -46,15 +49,13 @@ def draw(*shape, seed=0):
 
 def visited(monkeypatch, mask, rows, keys):
     """Cells of the tiles that a call of one head computes."""
-    cells = []
-    whole = blockwise_tiles.products
-    monkeypatch.setattr(
-        blockwise_tiles,
-        "products",
-        lambda call, rows, cols: (
-            cells.append((rows.stop - rows.start) * (cols.stop - cols.start)) or whole(call, rows, cols)
-        ),
-    )
+    cells, products = [], blockwise_tiles.products
+
+    def counted(call, rows, cols):
+        cells.append((rows.stop - rows.start) * (cols.stop - cols.start))
+        return products(call, rows, cols)
+
+    monkeypatch.setattr(blockwise_tiles, "products", counted)
     attend(draw(1, 1, rows, 16), draw(1, 1, keys, 16), draw(1, 1, keys, 16), mask=mask, backend="blockwise")
     return sum(cells)
 

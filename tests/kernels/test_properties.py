@@ -86,7 +86,7 @@ def calls(draw):
 @pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("backend", backends())
 @settings(
-    max_examples=80,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
