@@ -37,7 +37,7 @@ def jacobian_norm(weights: Tensor) -> Tensor:
 
 
 def scaling(scores: Tensor, divisors: Sequence[float]) -> pd.DataFrame:
-    """One row per divisor of one query's raw scores [N]: entropy (nats), largest weight, norm of the softmax Jacobian."""
+    """One row per divisor of one query's raw scores [N]: entropy (nats), largest weight, norm of the Jacobian."""
     import pandas as pd
 
     rows = []
