@@ -13,6 +13,13 @@ TOKENS = 64
 """Up to this many tokens every position gets its label."""
 
 
+def fit(count: int, margin: float, width: int | None, *, most: float, total: float) -> float:
+    """Pixels per position so that all and the margin fill `width`; if None at most `most`, within `total`."""
+    if width is not None:
+        return max(width - margin, 40) / count
+    return min(most, (total - margin) / count)
+
+
 def token_axis(text: AxisText, title: str | None, step: float, orient: str) -> alt.Axis:
     """The axis of an ordinal scale whose values are positions; step is pixels per position."""
     import altair as alt

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..tokens import printable
-from .axis import TOKENS, position_axis, position_scale
+from .axis import TOKENS, fit, position_axis, position_scale
 from .heatmap import heading
 from .labels import axis_text, parameters
 from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
     from ..trace import Head, Trace
+
+_MARGIN = 72
+"""Pixels that axis and padding take beside the bars."""
 
 
 def entropy(source: Trace | Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
@@ -44,7 +47,7 @@ def _by_layer(trace: Trace, width: int | None) -> Any:
     return alt.layer(_limit(most), heads, middle).properties(
         title={"text": "Entropy of every head, layer by layer", "subtitle": printable(trace.model)},
         description=f"Mean entropy of each head of {printable(trace.model)} by layer, with the median of the layer.",
-        width=max(8, min(28, ((width or 700) - 80) // layers)) * layers,
+        width=fit(layers, _MARGIN, width, most=28, total=760) * layers,
         height=260,
     )
 
@@ -65,7 +68,7 @@ def _by_query(head: Head, width: int | None) -> Any:
 
     count = head.shape[0]
     text = axis_text(head.rows)
-    step = min(24.0, ((width or 760) - 80) / count)
+    step = fit(count, _MARGIN, width, most=24, total=760)
     gap = 0.08 if count <= TOKENS else 0.0
     table = pd.DataFrame(
         {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..tokens import printable
+from .axis import fit
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ COLUMNS = {
     "first": "weight on the first token",
 }
 """The columns of `trace.heads()` that a grid can show, and what they are called in figures."""
-_MARGIN = 190
+_MARGIN = 160
 """Pixels that labels and legend take beside the grid."""
 
 
@@ -40,7 +41,7 @@ def head_grid(
         raise UsageError(f"column must be one of {', '.join(COLUMNS)}, got {column!r}")
     table = trace.heads()
     across = int(table["head"].max()) + 1
-    step = max(8, min(28, ((width or 700) - _MARGIN) // across))
+    step = fit(across, _MARGIN, width, most=28, total=700)
     numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in COLUMNS.items()]
     chart = (
         alt.Chart(table)

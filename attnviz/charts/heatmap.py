@@ -6,26 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..numbers import shortest
 from ..tokens import printable
-from .axis import TOKENS, position_axis, position_scale, token_axis
-from .labels import axis_text, parameters
+from .axis import TOKENS, fit, position_axis, position_scale, token_axis
+from .labels import axis_text, parameters, short
 from .pixels import LARGEST, data_url
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
     from ..trace import Head
 
-_MARGIN = 165
-"""Pixels that labels and legend take beside the map."""
+_MARGIN = 110
+"""Pixels that title, legend and padding take beside map and labels."""
 
 
 def heatmap(head: Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
     """The head's map; colour grows with the root of the weight, cells of weight 0 (masked) have a colour of their own.
 
-    Beyond 512 tokens a side the picture shows block means. width: pixels of the whole figure, 600 at most if None.
+    Beyond 512 tokens a side the picture shows block means. width: pixels of the whole figure.
     """
     rows, cols = head.shape
-    step = _step(max(rows, cols), width)
+    step = _step(head, width)
     drawn = _cells(head, step) if max(rows, cols) <= TOKENS else _picture(head, step)
     chart = drawn.properties(
         title=heading(head),
@@ -42,12 +43,12 @@ def heading(head: Head) -> dict[str, str]:
     return {"text": f"Layer {head.layer}, head {head.head}", "subtitle": printable(head.model)}
 
 
-def _step(count: int, width: int | None) -> float:
-    """Pixels per position: at most 36, whole where every cell is a mark."""
-    step = min(36.0, max((width or 600) - _MARGIN, 60) / count)
-    if count > TOKENS:
-        return step
-    return float(int(step)) if width and step > 3 else max(12.0, float(int(step)))
+def _step(head: Head, width: int | None) -> float:
+    """Pixels per position; without a width never so few that labels cannot be read."""
+    count = max(head.shape)
+    longest = max(len(short(token.label)) for token in head.rows) if head.shape[0] <= TOKENS else 4
+    step = fit(head.shape[1], _MARGIN + 6 * longest, width, most=36, total=600)
+    return step if width is not None or count > TOKENS else max(12, int(step))
 
 
 def _cells(head: Head, step: float) -> Any:
@@ -56,8 +57,8 @@ def _cells(head: Head, step: float) -> Any:
 
     weights = head.weights().cpu()
     cells = weights.nonzero()
-    values = weights[cells[:, 0], cells[:, 1]]
-    data = pd.DataFrame({"query": cells[:, 0], "key": cells[:, 1], "weight": values.numpy()})
+    values = shortest(weights[cells[:, 0], cells[:, 1]])
+    data = pd.DataFrame({"query": cells[:, 0], "key": cells[:, 1], "weight": values})
     rows, cols = axis_text(head.rows), axis_text(head.cols)
     return (
         alt.Chart(data)
@@ -70,7 +71,7 @@ def _cells(head: Head, step: float) -> Any:
         .encode(
             x=alt.X("key:O", scale=_all(head.shape[1]), axis=token_axis(cols, "key", step, "top")),
             y=alt.Y("query:O", scale=_all(head.shape[0]), axis=token_axis(rows, "query", step, "left")),
-            color=_colour(values.max().item(), "weight"),
+            color=_colour(max(values, default=1.0), "weight"),
             tooltip=[
                 alt.Tooltip("from_token:N", title="query"),
                 alt.Tooltip("to_token:N", title="key"),
@@ -89,7 +90,7 @@ def _picture(head: Head, step: float) -> Any:
     shape = head.shape
     pooled = max(shape) > LARGEST
     weights = head.pooled((LARGEST, LARGEST)) if pooled else head.weights()
-    top = torch.nan_to_num(weights).max().item()
+    top = torch.nan_to_num(weights).max().item() or 1.0
     texts = [axis_text(tokens) for tokens in (head.rows, head.cols)]
     place = {"x": 0, "y": 0, "x2": shape[1], "y2": shape[0]}
     image = pd.DataFrame([{"picture": data_url(weights, top, 2 * LARGEST), **place}])

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from ..tokens import Token
     from ..trace import Head
 
+LINKS = 40
+"""Links of a figure where no number is given."""
 _STEP = 17
 """Pixels from token to token."""
 _BEND = (0.0, 0.35, 0.65, 1.0)
 """Where the points of a curve stand between the columns: two at the query's height, two at the key's."""
 
 
-def links(head: Head, count: int = 40, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
+def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
     """The `count` strongest links; the stronger, the wider and the more opaque.
 
     Beyond 64 tokens only those that a link touches are listed, with their positions.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..tokens import Token
-from .axis import position_axis, position_scale
+from .axis import fit, position_axis, position_scale
 from .heatmap import heading
 from .labels import AxisText, axis_text, numbered, parameters
 from .scores import Scores, scores_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ..trace import Head
 
 _HEIGHT = 110
+_MARGIN = 76
+"""Pixels that axis and padding take beside the bars."""
 _GAP = 0.08
 """Empty part of a position on each side of its bar."""
 
@@ -40,8 +42,7 @@ def scaling(
     sink = () if scores.view.sinks is None else (Token(None, "sink", "sink", special=True),)
     keys = (*head.cols, *sink)
     rows, cols = axis_text(head.rows), axis_text(keys)
-    room = max((width or 760) - 80, 160)
-    step = min(40.0, room / max(len(keys), len(head.rows)))
+    step = fit(max(len(keys), len(head.rows)), _MARGIN, width, most=40, total=760)
     pick = _pick(scores, head.rows)
     axis = position_axis(cols, "key", len(keys), step, "bottom")
     x = alt.X("start:Q", scale=position_scale(len(keys)), axis=axis)
@@ -173,8 +174,9 @@ def _weights(scores: Scores, x: alt.X, text: AxisText, rows: AxisText, pick: alt
         _bars(scores, text, pick)
         .transform_aggregate(entropy="sum(surprise)", keys="count()", groupby=["query"])
         .transform_calculate(
-            words=f"'query ' + {rows.whole.name}[datum.query] + ', divisor ' + format(divisor, '.2f') + ': entropy '"
-            " + format(datum.entropy, '.3f') + ' of at most ' + format(log(datum.keys), '.3f') + ' nats'"
+            words=f"'query ' + datum.query + ' ' + {rows.labels.name}[datum.query]"
+            " + ', divisor ' + format(divisor, '.2f') + ': entropy ' + format(datum.entropy, '.3f')"
+            " + ' of at most ' + format(log(datum.keys), '.3f') + ' nats'"
         )
         .mark_text(align="left", baseline="bottom", dy=-4)
         .encode(x=alt.value(0), y=alt.value(0), text="words:N")

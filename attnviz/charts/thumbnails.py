@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..tokens import printable
+from .axis import fit
 from .pixels import data_url
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
     from ..trace import Head, Trace
 
-_BLOCKS = 64
+BLOCKS = 64
 """Block means a side of each picture."""
 _PIXELS = 128
 """Pixels a side of each picture, so that print shows sharp cells."""
@@ -29,13 +30,13 @@ def thumbnails(trace: Trace, *, theme: str | None = "screen", width: int | None 
     heads = trace.every_head()
     table = pd.DataFrame([_thumbnail(head) for head in heads])
     across = int(table["head"].max()) + 1
-    step = max(16, min(64, ((width or 860) - _MARGIN) // across))
+    step = fit(across, _MARGIN, width, most=64, total=860)
     base = alt.Chart(table).encode(
         x=alt.X("head:O", axis={"orient": "top", "labelAngle": 0, "ticks": False}),
         y=alt.Y("layer:O", axis={"labelAngle": 0, "ticks": False}),
         tooltip=["layer:O", "head:O", alt.Tooltip("largest:Q", format=".3f", title="brightest")],
     )
-    side = step - 4
+    side = 0.94 * step
     ground = base.mark_rect(style=MAP, width=side, height=side)
     pictures = base.mark_image(width=side, height=side, aspect=False, smooth=False, aria=False).encode(url="picture:N")
     chart = alt.layer(ground, pictures).properties(
@@ -49,6 +50,6 @@ def thumbnails(trace: Trace, *, theme: str | None = "screen", width: int | None 
 
 
 def _thumbnail(head: Head) -> dict[str, object]:
-    blocks = torch.nan_to_num(head.pooled((_BLOCKS, _BLOCKS)))
+    blocks = torch.nan_to_num(head.pooled((BLOCKS, BLOCKS)))
     top = blocks.max().item()
     return {"layer": head.layer, "head": head.head, "largest": top, "picture": data_url(blocks, top, _PIXELS)}

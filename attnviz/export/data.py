@@ -1,0 +1,179 @@
+"""The exact numbers behind each view: as a document for JSON and as a table for CSV.
+
+Numbers have the fewest digits that give back the same float32. What is not a number (rows that see no key) is null in
+JSON and empty in CSV.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..charts.links import LINKS
+from ..charts.scores import scores_of
+from ..charts.thumbnails import BLOCKS
+from ..errors import BudgetError
+from ..numbers import shortest
+from ..tokens import Token
+from ..trace import Head, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CELLS = 1 << 22
+"""Weights that json and csv hold at most: a map of 2,048 x 2,048."""
+
+_NAMES = {"query": "row", "key": "column"}
+"""Positions are called row and column in every table."""
+
+
+def place(source: Trace | Head) -> dict[str, Any]:
+    """Model and, for a head, layer and head."""
+    here = {"model": source.model}
+    return {**here, "layer": source.layer, "head": source.head} if isinstance(source, Head) else here
+
+
+def about(view: str, source: Trace | Head) -> dict[str, Any]:
+    """What a document starts with: who wrote it, what it shows, and the tokens."""
+    from .. import __version__
+
+    start = {"attnviz": __version__, "view": view, **place(source)}
+    if isinstance(source, Head):
+        return {**start, "queries": _tokens(source.rows), "keys": _tokens(source.cols)}
+    return {**start, "tokens": _tokens(source.tokens)}
+
+
+def _tokens(tokens: tuple[Token, ...]) -> list[dict[str, Any]]:
+    return [
+        {"position": position, "id": token.id, "token": token.raw, "text": token.text, "label": token.label}
+        for position, token in enumerate(tokens)
+    ]
+
+
+def heatmap(head: Head) -> dict[str, Any]:
+    """Weights as one list a query."""
+    return {"weights": _nested(_weights(head))}
+
+
+def heatmap_table(head: Head) -> pd.DataFrame:
+    """One row a cell: row, column, from, to, weight."""
+    import pandas as pd
+
+    weights = _weights(head)
+    rows, cols = head.shape
+    query, key = torch.arange(rows).repeat_interleave(cols), torch.arange(cols).repeat(rows)
+    froms, tos = [token.label for token in head.rows], [token.label for token in head.cols]
+    return pd.DataFrame(
+        {
+            "row": query,
+            "column": key,
+            "from": [label for label in froms for _ in range(cols)],
+            "to": tos * rows,
+            "weight": shortest(weights),
+        }
+    )
+
+
+def _weights(head: Head) -> Tensor:
+    count = head.shape[0] * head.shape[1]
+    if count > CELLS:
+        raise BudgetError(
+            f"json and csv hold at most {CELLS:,} weights, this map has {count:,}: export a shorter text, or take the"
+            " weights as tiles with head.weights(rows=...)"
+        )
+    return head.weights()
+
+
+def heads(trace: Trace) -> dict[str, Any]:
+    """One record a head."""
+    return {"heads": _records(trace.heads())}
+
+
+def heads_table(trace: Trace) -> pd.DataFrame:
+    """The table of heads."""
+    return trace.heads()
+
+
+def entropy(source: Trace | Head) -> dict[str, Any]:
+    """One record a head, or one number a query."""
+    if isinstance(source, Trace):
+        return heads(source)
+    return {"entropy": _finite(shortest(source.entropy)), "visible_keys": source.visible.tolist()}
+
+
+def entropy_table(source: Trace | Head) -> pd.DataFrame:
+    """The table of heads, or one row a query."""
+    import pandas as pd
+
+    if isinstance(source, Trace):
+        return source.heads()
+    labels = [token.label for token in source.rows]
+    numbers = {"entropy": shortest(source.entropy), "visible_keys": source.visible.tolist()}
+    return pd.DataFrame({"row": range(len(labels)), "from": labels, **numbers})
+
+
+def links(head: Head) -> dict[str, Any]:
+    """One record a link."""
+    return {"links": _records(head.links(LINKS))}
+
+
+def links_table(head: Head) -> pd.DataFrame:
+    """One row a link."""
+    return head.links(LINKS)
+
+
+def thumbnails(trace: Trace) -> dict[str, Any]:
+    """Block means of every head's map, and where the blocks begin."""
+    maps = [{**place(head), "means": _nested(head.pooled((BLOCKS, BLOCKS)))} for head in trace.every_head()]
+    return {"maps": [{name: value for name, value in each.items() if name != "model"} for each in maps]}
+
+
+def thumbnails_table(trace: Trace) -> pd.DataFrame:
+    """One row a block: layer, head, row block, column block, mean."""
+    import pandas as pd
+
+    return pd.concat([_blocks(head) for head in trace.every_head()], ignore_index=True)
+
+
+def _blocks(head: Head) -> pd.DataFrame:
+    import pandas as pd
+
+    means = head.pooled((BLOCKS, BLOCKS))
+    rows, cols = means.shape
+    query, key = torch.arange(rows).repeat_interleave(cols), torch.arange(cols).repeat(rows)
+    numbers = {"row_block": query, "column_block": key, "mean": shortest(means)}
+    return pd.DataFrame({"layer": head.layer, "head": head.head, **numbers})
+
+
+def scaling(head: Head) -> dict[str, Any]:
+    """Raw scores and the model's weights, the divisor, and the entropy at other divisors."""
+    scores = scores_of(head, None)
+    return {
+        "divisor": scores.divisor,
+        "formula": scores.formula,
+        "scores": _records(scores.cells.rename(columns=_NAMES)),
+        "curves": _records(scores.curves.rename(columns=_NAMES)),
+    }
+
+
+def scaling_table(head: Head) -> pd.DataFrame:
+    """One row per query and visible key."""
+    return scores_of(head, None).cells.rename(columns=_NAMES)
+
+
+def _nested(values: Tensor) -> list[list[float | None]]:
+    return [_finite(shortest(row)) for row in values]
+
+
+def _finite(values: list[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries of plain Python values."""
+    columns = {name: table[name].tolist() for name in table}
+    clean = {name: [None if value != value else value for value in column] for name, column in columns.items()}
+    return [dict(zip(clean, row, strict=True)) for row in zip(*clean.values(), strict=True)]

@@ -1,0 +1,82 @@
+"""A view of a trace as something to export: its chart, and the exact numbers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import charts
+from ..errors import UsageError
+from ..trace import Head, Trace
+from . import data
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to look: of one head, of the whole trace, or of either (`of` is "head", "trace" or "both")."""
+
+    of: str
+    chart: Callable[..., Any]
+    numbers: Callable[[Any], dict[str, Any]]
+    table: Callable[[Any], pd.DataFrame]
+
+
+VIEWS = {
+    "heatmap": View("head", charts.heatmap, data.heatmap, data.heatmap_table),
+    "heads": View("trace", charts.head_grid, data.heads, data.heads_table),
+    "entropy": View("both", charts.entropy, data.entropy, data.entropy_table),
+    "links": View("head", charts.links, data.links, data.links_table),
+    "thumbnails": View("trace", charts.thumbnails, data.thumbnails, data.thumbnails_table),
+    "scaling": View("head", charts.scaling, data.scaling, data.scaling_table),
+}
+"""The views by name."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One view of a trace or of one of its heads."""
+
+    name: str
+    source: Trace | Head
+
+    def chart(self, width: int | None = None) -> Any:
+        """The altair chart without a theme, laid out for `width` pixels."""
+        return VIEWS[self.name].chart(self.source, theme=None, width=width)
+
+    def document(self) -> dict[str, Any]:
+        """Everything behind the figure, ready for JSON: view, model, place, tokens, numbers."""
+        return {**data.about(self.name, self.source), **VIEWS[self.name].numbers(self.source)}
+
+    def table(self) -> pd.DataFrame:
+        """The numbers behind the figure, one row per mark, with model, layer and head."""
+        table = VIEWS[self.name].table(self.source)
+        place = {name: value for name, value in data.place(self.source).items() if name not in table}
+        for at, (name, value) in enumerate(place.items()):
+            table.insert(at, name, value)
+        return table
+
+
+def figure(trace: Trace, view: str = "heatmap", layer: int | None = None, head: int | None = None) -> Figure:
+    """A view of a trace. Views of a head take the first layer and head 0 where none is named.
+
+    `entropy` shows all heads, or the queries of one head where layer and head are given.
+    """
+    check_view(view)
+    named = layer is not None or head is not None
+    if VIEWS[view].of == "trace" and named:
+        raise UsageError(f"the view {view} shows all heads: leave out layer and head")
+    if VIEWS[view].of == "trace" or (VIEWS[view].of == "both" and not named):
+        return Figure(view, trace)
+    if layer is None:
+        layer = trace.layers[0] if trace.layers else 0
+    return Figure(view, trace[layer, head or 0])
+
+
+def check_view(view: str) -> None:
+    """UsageError unless there is such a view."""
+    if view not in VIEWS:
+        raise UsageError(f"view must be one of {', '.join(VIEWS)}, got {view!r}")

@@ -1,0 +1,87 @@
+"""Which fonts pictures are drawn with: whether a family is there, and which characters no font has.
+
+The converter draws nothing at all for a family it does not know, and boxes for characters that no font has; both are
+found out beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+
+_FOLDERS = (
+    "/usr/share/fonts",
+    "/usr/local/share/fonts",
+    "~/.fonts",
+    "~/.local/share/fonts",
+    "/System/Library/Fonts",
+    "/Library/Fonts",
+    "~/Library/Fonts",
+    "C:/Windows/Fonts",
+)
+_ENDINGS = {".ttf", ".otf", ".ttc", ".otc"}
+_BUILT_IN = ("Liberation Sans", "Liberation Serif", "Liberation Mono", "sans-serif", "serif", "monospace")
+"""Families that the converter brings with it."""
+_COVERED = (range(0x20, 0x180), range(0x384, 0x460), range(0x2010, 0x2027), range(0x2066, 0x206A))
+"""Characters that they have, or that are not drawn: Latin, Greek, Cyrillic, dashes and quotes, directional isolates."""
+
+
+def use_folder(folder: Path) -> None:
+    """Make the fonts in a folder available to pictures, or UsageError where it holds none."""
+    import vl_convert
+
+    if not any(_files([folder])):
+        raise UsageError(f"the folder {folder} holds no fonts (.ttf, .otf, .ttc): name one that does")
+    vl_convert.register_font_directory(str(folder.resolve()))
+
+
+def check_family(family: str, folders: Sequence[Path]) -> None:
+    """UsageError unless a font of that family is installed, in one of the folders, or built in."""
+    if family in _BUILT_IN:
+        return
+    known = {name for file in _files(folders) for name in _names(file)}
+    if family not in known:
+        near = get_close_matches(family, [*known, *_BUILT_IN], n=3, cutoff=0.5) or _BUILT_IN[:3]
+        raise UsageError(f"no font {family!r} is installed: try {', '.join(sorted(near))}, or name its folder")
+
+
+def missing(characters: Iterable[str], folders: Sequence[Path]) -> set[str]:
+    """Those characters that neither a built-in nor an installed font, nor one in the folders, can draw."""
+    left = {char for char in characters if not any(ord(char) in block for block in _COVERED)}
+    for file in _files(folders):
+        if not left:
+            break
+        left = {char for char in left if ord(char) not in _characters(file)}
+    return left
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    """Font files in the folders and in the system's."""
+    for folder in (*folders, *(Path(name).expanduser() for name in _FOLDERS)):
+        yield from (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in _ENDINGS)
+
+
+@lru_cache(maxsize=1024)
+def _characters(file: Path) -> frozenset[int]:
+    return frozenset(_read(file, lambda font: font.getBestCmap() or ()))
+
+
+@lru_cache(maxsize=1024)
+def _names(file: Path) -> frozenset[str]:
+    return frozenset(_read(file, lambda font: [str(r) for r in font["name"].names if r.nameID in (1, 16)]))
+
+
+def _read(file: Path, take: Any) -> Any:
+    """What `take` finds in the first font of a file; nothing where the file is no font after all."""
+    from fontTools.ttLib import TTFont, TTLibError
+
+    try:
+        with TTFont(file, lazy=True, fontNumber=0) as font:
+            return take(font)
+    except (TTLibError, OSError, KeyError):
+        return ()

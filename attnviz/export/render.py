@@ -1,0 +1,161 @@
+"""Charts as SVG, PNG, PDF and HTML; figures and tables as JSON and CSV. Everything comes back as bytes.
+
+There is one way to a picture: Vega-Lite makes the SVG, and PNG and PDF are drawn from that same SVG.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..charts.theme import FONT, config, theme_named
+from ..errors import UsageError
+from .figure import Figure
+from .fonts import check_family, missing, use_folder
+from .page import page
+from .pdf import ordered
+
+FORMATS = ("svg", "png", "pdf", "html", "json", "csv")
+"""File endings that can be written."""
+_INCH = 96
+"""Pixels of an inch, as in CSS."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a picture is drawn.
+
+    width is pixels (96 an inch) of the whole figure, or what it needs if None; dpi counts for PNG only; font is a
+    family that is installed or lies in one of `font_folders`.
+    """
+
+    theme: str = "screen"
+    width: float | None = None
+    dpi: int = 200
+    font: str | None = None
+    font_folders: tuple[Path, ...] = ()
+
+
+def render(source: Any, kind: str, look: Look | None = None) -> bytes:
+    """A figure, an altair chart or a DataFrame as a file of one of `FORMATS`; the same input gives the same bytes.
+
+    Raises UsageError for a format that is unknown or does not fit the source.
+    """
+    look = look or Look()
+    if kind in ("json", "csv"):
+        return _numbers(source, kind).encode()
+    if kind not in FORMATS:
+        raise UsageError(f"format must be one of {', '.join(FORMATS)}, got {kind!r}")
+    spec = _spec(source, look)
+    if kind == "html":
+        return page(spec).encode()
+    if kind != "svg":
+        spec = _drawable(spec, look)
+    svg = _svg(spec)
+    return _sized(svg, look.width).encode() if kind == "svg" else _drawn(svg, kind, look)
+
+
+def pixels(width: str) -> float:
+    """Pixels of a width in mm, cm, in or px ("85mm"); without a unit it is pixels."""
+    units = {"": 1.0, "px": 1.0, "mm": _INCH / 25.4, "cm": _INCH / 2.54, "in": float(_INCH)}
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\D*?)\s*", width)
+    if not found or found[2] not in units or not 40 <= float(found[1]) * units[found[2]] <= 10_000:
+        raise UsageError(
+            f"width must be a number of mm, cm, in or px from 40 to 10,000 px, such as 85mm, got {width!r}"
+        )
+    return float(found[1]) * units[found[2]]
+
+
+def _numbers(source: Any, kind: str) -> str:
+    import pandas as pd
+
+    if isinstance(source, Figure):
+        if kind == "json":
+            return json.dumps(source.document(), ensure_ascii=False, allow_nan=False) + "\n"
+        source = source.table()
+    if not isinstance(source, pd.DataFrame):
+        raise UsageError(f"{kind} holds numbers: export a figure or a table, not a {type(source).__name__}")
+    if kind == "csv":
+        return str(source.to_csv(index=False, lineterminator="\n"))
+    return str(source.to_json(orient="records", force_ascii=False, double_precision=15)) + "\n"
+
+
+def _spec(source: Any, look: Look) -> dict[str, Any]:
+    """The Vega-Lite spec, themed unless the chart brings its own configuration."""
+    import altair as alt
+
+    for folder in look.font_folders:
+        use_folder(folder)
+    chart = (
+        source.chart(None if look.width is None else math.floor(look.width)) if isinstance(source, Figure) else source
+    )
+    with alt.data_transformers.enable("default", max_rows=None):
+        spec: dict[str, Any] = chart.to_dict()
+    if isinstance(source, Figure):
+        spec["config"] = config(theme_named(look.theme))
+    if look.font is not None:
+        check_family(look.font, look.font_folders)
+        spec.setdefault("config", {})["font"] = f"{look.font}, {FONT}"
+    return spec
+
+
+def _drawable(spec: dict[str, Any], look: Look) -> dict[str, Any]:
+    """The spec with every character that no font has written as <U+XXXX>, and a warning that names them."""
+    strings = set(json.dumps(spec, ensure_ascii=False))
+    absent = missing(strings, look.font_folders)
+    if not absent:
+        return spec
+    names = {char: "" if char in "\u200d\ufe0e\ufe0f" else f"<U+{ord(char):04X}>" for char in absent}
+    shown = sorted(name for name in names.values() if name)
+    warnings.warn(
+        f"no font has {len(shown)} of the characters, they are drawn as {', '.join(shown[:5])}"
+        f"{', ...' if len(shown) > 5 else ''}: install a font for them or name its folder",
+        stacklevel=4,
+    )
+    return dict(_replaced(spec, str.maketrans(names)))
+
+
+def _replaced(value: Any, names: dict[int, str]) -> Any:
+    """The same JSON with characters in its strings replaced."""
+    if isinstance(value, str):
+        return value.translate(names)
+    if isinstance(value, list):
+        return [_replaced(each, names) for each in value]
+    if isinstance(value, dict):
+        return {name: _replaced(each, names) for name, each in value.items()}
+    return value
+
+
+def _svg(spec: dict[str, Any]) -> str:
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    # the converter counts its gradients and clips on from picture to picture
+    names = dict.fromkeys(re.findall(r'<[^>]* id="((?:gradient|clip)_?\d+)"', svg))
+    fresh = {name: re.sub(r"\d+", str(place), name) for place, name in enumerate(names)}
+    mark = re.compile(r'(?<= id=")(\w+)(?=")|(?<=="url\(#)(\w+)(?=\)")')
+    return re.sub(r"<[^>]*>", lambda tag: mark.sub(lambda m: fresh.get(m[0], m[0]), tag[0]), svg)
+
+
+def _sized(svg: str, width: float | None, unit: float = 1.0) -> str:
+    """The picture at exactly that width in pixels, or at its own, in units of so many pixels."""
+    root = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
+    assert root is not None
+    scale = (width or float(root[1])) / float(root[1]) / unit
+    return svg.replace(root[0], f'width="{float(root[1]) * scale:.6g}" height="{float(root[2]) * scale:.6g}"', 1)
+
+
+def _drawn(svg: str, kind: str, look: Look) -> bytes:
+    import vl_convert
+
+    # the converter takes pixels for points
+    sized = _sized(svg, look.width, unit=_INCH / 72)
+    if kind == "png":
+        picture: bytes = vl_convert.svg_to_png(sized, ppi=look.dpi)
+        return picture
+    return ordered(vl_convert.svg_to_pdf(sized))
