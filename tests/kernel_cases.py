@@ -353,13 +353,14 @@ def assert_gradients_within_budget(call: Call, found: Found, true: Found, honest
     """The same for gradients, whose unit is that of the terms they are sums of.
 
     d score is a difference, weight * (output gradient . value - delta): it may be exactly 0 (one key, say), yet each of
-    its terms is rounded.
+    its terms is rounded. Weights are exp(score - logsumexp) here as well.
     """
-    term = _size(_output_gradient(call).double()) * _size(call.value.double()) * call.value.shape[3] ** 0.5
+    rounding = max(1.0, _size(plain_weights(in_double(call))[2]))
+    term = rounding * _size(_output_gradient(call).double()) * _size(call.value.double()) * call.value.shape[3] ** 0.5
     sizes = {
         "query": term * abs(call.scale) * _size(call.key.double()),
         "key": term * abs(call.scale) * _size(call.query.double()),
-        "value": _size(true["value"]),
+        "value": rounding * _size(true["value"]),
         "bias": term,
         "sinks": term,
     }
