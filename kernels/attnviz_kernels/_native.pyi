@@ -1,0 +1,45 @@
+from typing import Any
+
+Described = tuple[int, int, int, int, int, int]
+
+class Call:
+    B: int
+    H: int
+    G: int
+    M: int
+    N: int
+    D: int
+    E: int
+    scale: float
+    softcap: float
+    causal: bool
+    offset: int
+    left: int
+    right: int
+    chunk: int
+    query: Any
+    key: Any
+    value: Any
+    bias: Any
+    dense: Any
+    padding: Any
+    query_segment: Any
+    key_segment: Any
+    sinks: int
+
+class Forward:
+    R: int
+    C: int
+    chosen: int
+    row_begin: int
+    row_end: int
+    output: Any
+    logsumexp: int
+    statistics: int
+    largest_key: int
+    pooled: int
+    weights: int
+    slot: int
+
+def isas() -> list[str]: ...
+def forward(isa: str, threads: int, call: Call, out: Forward) -> None: ...

@@ -1,0 +1,180 @@
+// The arithmetic on tiles: small matrix products held in registers, exp and tanh, transposing, conversions.
+// A tile keeps query rows in lanes: element (key j, query l) lies at tile[j * L + l], so that everything about a row of
+// the map (its maximum, sum, entropy, ...) is arithmetic between whole vectors, and keys and values are read where they lie.
+#pragma once
+
+#include "call.hpp"
+#include "simd.hpp"
+
+namespace attn::ISA {
+
+constexpr int L = 64;  // query rows of a tile
+constexpr int T = 64;  // keys of a tile
+
+#define UNROLL _Pragma("GCC unroll 16")
+
+// c[r, lane] = sum over k of a(r, k) * b[k, lane], for R rows and NV vectors of lanes; c = keep * c + that when keep is given.
+// a(r, k) = a[r * a_stride + k], or a[k * a_stride + r] when Across.
+template <int R, int NV, bool Across>
+INLINE void product_block(const float* a, int64_t a_stride, const float* b, int64_t size, float* c, const float* keep) {
+    V sum[R][NV];
+    UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < NV; ++v) sum[r][v] = set(0);
+    for (int64_t k = 0; k < size; ++k) {
+        V lanes[NV];
+        UNROLL for (int v = 0; v < NV; ++v) lanes[v] = load(b + k * L + v * W);
+        UNROLL for (int r = 0; r < R; ++r) {
+            const V each = set(Across ? a[k * a_stride + r] : a[r * a_stride + k]);
+            UNROLL for (int v = 0; v < NV; ++v) sum[r][v] = fma(each, lanes[v], sum[r][v]);
+        }
+    }
+    UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < NV; ++v) {
+        float* at = c + r * L + v * W;
+        store(at, keep ? fma(load(at), load(keep + v * W), sum[r][v]) : sum[r][v]);
+    }
+}
+
+// The rows that are left when no whole block of kRows[NV] fits.
+template <int R, int NV, bool Across>
+static void product_tail(int64_t rows, const float* a, int64_t a_stride, const float* b, int64_t size, float* c,
+                         const float* keep) {
+    if constexpr (R > 0) {
+        if (rows == R) return product_block<R, NV, Across>(a, a_stride, b, size, c, keep);
+        product_tail<R - 1, NV, Across>(rows, a, a_stride, b, size, c, keep);
+    }
+}
+
+template <int NV, bool Across>
+static void product_lanes(int64_t rows, const float* a, int64_t a_stride, const float* b, int64_t size, float* c,
+                          const float* keep) {
+    constexpr int R = kRows[NV];
+    const int64_t step = Across ? 1 : a_stride;
+    int64_t r = 0;
+    for (; r + R <= rows; r += R) product_block<R, NV, Across>(a + r * step, a_stride, b, size, c + r * L, keep);
+    product_tail<R - 1, NV, Across>(rows - r, a + r * step, a_stride, b, size, c + r * L, keep);
+}
+
+// The same for any number of rows and up to kVectors vectors of lanes.
+template <bool Across, int NV = kVectors>
+static void product(int vectors, int64_t rows, const float* a, int64_t a_stride, const float* b, int64_t size, float* c,
+                    const float* keep) {
+    if constexpr (NV > 0) {
+        if (vectors == NV) return product_lanes<NV, Across>(rows, a, a_stride, b, size, c, keep);
+        product<Across, NV - 1>(vectors, rows, a, a_stride, b, size, c, keep);
+    }
+}
+
+// exp(r) - 1 for |r| <= ln(2) / 2 as r * (1 + r * q(r)), a minimax fit right to 3e-9.
+INLINE V exp_minus_one_small(V r) {
+    V q = set(0x1.6a23cep-10f);
+    q = fma(q, r, set(0x1.123a20p-7f));
+    q = fma(q, r, set(0x1.5558f2p-5f));
+    q = fma(q, r, set(0x1.555492p-3f));
+    q = fma(q, r, set(0x1.fffffcp-2f));
+    return fma(mul(q, r), r, r);
+}
+
+// x = n ln 2 + r with whole n; ln 2 in two parts, the first short enough that n times it is exact.
+INLINE V reduce(V x, V& n) {
+    n = nearest(mul(x, set(1.44269504f)));
+    return fnma(n, set(-2.12194440e-4f), fnma(n, set(0.693359375f), x));
+}
+
+// exp(x) for x <= 88, exactly 0 below -87 (also for -inf), NaN for NaN; off by at most about one unit in the last place.
+INLINE V exponential(V x) {
+    V n;
+    const V r = reduce(x, n);
+    const V p = times_power(add(set(1), exp_minus_one_small(r)), n);
+    return select(less(x, set(-87.0f)), set(0), p);
+}
+
+// tanh(x) from exp(2x) - 1, which keeps all digits near 0 (1 - 2 / (exp(2x) + 1) would lose them).
+INLINE V tanh_of(V x) {
+    V n;
+    const V r = reduce(lesser_of(set(20), greater_of(set(-20), add(x, x))), n);
+    const V power = times_power(set(1), n);
+    const V e = fma(power, exp_minus_one_small(r), sub(power, set(1)));
+    return divide(e, add(e, set(2)));
+}
+
+// out[j, i] = in[i, j] for i < rows, j < columns.
+INLINE void transpose(const float* in, int64_t in_stride, int64_t rows, int64_t columns, float* out, int64_t out_stride) {
+    for (int64_t i = 0; i < rows; i += W)
+        for (int64_t j = 0; j < columns; j += W) {
+            if (i + W <= rows && j + W <= columns) {
+                transpose_block(in + i * in_stride + j, in_stride, out + j * out_stride + i, out_stride);
+                continue;
+            }
+            for (int64_t a = i; a < rows && a < i + W; ++a)
+                for (int64_t b = j; b < columns && b < j + W; ++b) out[b * out_stride + a] = in[a * in_stride + b];
+        }
+}
+
+INLINE float from_bits(uint32_t bits) {
+    float out;
+    memcpy(&out, &bits, 4);
+    return out;
+}
+
+INLINE uint32_t to_bits(float value) {
+    uint32_t out;
+    memcpy(&out, &value, 4);
+    return out;
+}
+
+INLINE float from_half(uint16_t half) {
+    const float size = from_bits((half & 0x7fffu) << 13) * 0x1p112f;  // right for denormals too
+    const uint32_t special = (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+    return from_bits(to_bits(size) | special | (half & 0x8000u) << 16);
+}
+
+INLINE uint16_t to_half(float value) {
+    const uint32_t bits = to_bits(value), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+    if (size >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+    // adding a number whose last place is the half's last place rounds there, to even
+    if (size < 0x38800000u) return static_cast<uint16_t>(sign | (to_bits(from_bits(size) + 0.5f) - 0x3f000000u));
+    return static_cast<uint16_t>(sign | ((size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13));
+}
+
+INLINE float from_bfloat(uint16_t bits) { return from_bits(static_cast<uint32_t>(bits) << 16); }
+
+INLINE uint16_t to_bfloat(float value) {
+    const uint32_t bits = to_bits(value);
+    if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+    return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+INLINE int64_t bytes_of(int type) { return type == kFloat64 ? 8 : type == kFloat32 ? 4 : type == kBool ? 1 : 2; }
+
+INLINE const char* at(const Tensor& t, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return t.data + bytes_of(t.type) * (a * t.stride[0] + b * t.stride[1] + c * t.stride[2] + d * t.stride[3]);
+}
+
+template <class From, class Convert>
+INLINE void read_as(const char* from, int64_t stride, int64_t size, float* out, Convert convert) {
+    const From* values = reinterpret_cast<const From*>(from);
+    if (stride == 1)
+        for (int64_t i = 0; i < size; ++i) out[i] = convert(values[i]);
+    else
+        for (int64_t i = 0; i < size; ++i) out[i] = convert(values[i * stride]);
+}
+
+// `size` elements of any type as float32; a bool becomes 0 (visible) or -inf (hidden), as a mask adds to a score.
+static void read(const char* from, int type, int64_t stride, int64_t size, float* out) {
+    if (type == kFloat32) read_as<float>(from, stride, size, out, [](float x) { return x; });
+    if (type == kFloat16) read_as<uint16_t>(from, stride, size, out, [](uint16_t x) { return from_half(x); });
+    if (type == kBfloat16) read_as<uint16_t>(from, stride, size, out, [](uint16_t x) { return from_bfloat(x); });
+    if (type == kFloat64) read_as<double>(from, stride, size, out, [](double x) { return static_cast<float>(x); });
+    if (type == kBool) read_as<uint8_t>(from, stride, size, out, [](uint8_t x) { return x ? 0.0f : -INFINITY; });
+}
+
+static void write(char* to, int type, int64_t stride, int64_t size, const float* in) {
+    if (type == kFloat32)
+        for (int64_t i = 0; i < size; ++i) reinterpret_cast<float*>(to)[i * stride] = in[i];
+    if (type == kFloat16)
+        for (int64_t i = 0; i < size; ++i) reinterpret_cast<uint16_t*>(to)[i * stride] = to_half(in[i]);
+    if (type == kBfloat16)
+        for (int64_t i = 0; i < size; ++i) reinterpret_cast<uint16_t*>(to)[i * stride] = to_bfloat(in[i]);
+}
+
+}  // namespace attn::ISA

@@ -1,0 +1,14 @@
+// A whole forward pass: cuts it into items, runs them on threads, joins what has to be joined.
+#pragma once
+
+#include <functional>
+
+#include "call.hpp"
+
+namespace attn {
+
+// False when `interrupted` stopped it; the results are then incomplete.
+bool forward(const Kernels& kernels, const Call& call, const Forward& out, int threads,
+             const std::function<bool()>& interrupted);
+
+}  // namespace attn
