@@ -1,0 +1,59 @@
+"""One attention call through the kernel, kept by the watches that hear it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import torch
+
+from attnviz_kernels import Attended, Emit, View, attend, check, choose, view_of
+
+from .chains import Origin
+from .heard import Heard
+from .masks import Placed
+from .torch_arguments import Inputs
+from .watch import Watch
+
+
+def read(
+    watches: Sequence[Watch],
+    inputs: Inputs,
+    rung: str,
+    kind: str | None = None,
+    label: str | None = None,
+    notes: tuple[str, ...] = (),
+) -> Attended:
+    """Attend with statistics; every watch keeps the call. The output is differentiable; kind None is told by its place.
+
+    Raises ArgumentError where the call breaks the kernels' contract.
+    """
+    inputs = inputs.autocast()
+    rows, cols = inputs.query.shape[2], inputs.key.shape[2] - inputs.extra
+    kind = kind or watches[-1].here.kind(rows, cols)
+    if kind != "cross" and cols > rows and not inputs.mask.causal:
+        inputs = replace(inputs, mask=replace(inputs.mask, offset=cols - rows))  # earlier keys come from a cache
+    emit = Emit(statistics=True, weights=any(watch.options.keep == "weights" for watch in watches))
+    with exact(inputs):
+        attended, view, backend = _attend(inputs, emit)
+    heard = Heard(view, Placed(view.mask), inputs.value, backend, notes, attended.statistics, attended.weights)
+    origin = Origin(rung, kind, label, None, backend, notes)
+    for watch in watches:
+        watch.chains.add(watch.here, origin, heard)
+    return attended
+
+
+def exact(inputs: Inputs) -> AbstractContextManager[object]:
+    """Autocast switched off, which would lower the precision inside the kernel."""
+    device = inputs.query.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+def _attend(inputs: Inputs, emit: Emit) -> tuple[Attended, View, str]:
+    """The kernel's answer, the view of its weights, and the backend that gave it."""
+    tensors, options = (inputs.query, inputs.key, inputs.value), inputs.options()
+    call = check(*tensors, emit=emit, **options)
+    backend = choose(call)
+    attended = attend(*tensors, emit=emit, backend=backend, **options)
+    return attended, view_of(call, attended), backend

@@ -1,0 +1,387 @@
+"""What a module's place says, and what recording must leave as it was: gradients, threads, hooks, compilers."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import attnviz
+from attnviz.errors import BudgetError, RecordingError
+from attnviz.recording import eager, watch
+
+B, M, D = 2, 5, 8
+
+
+def randn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Layer(nn.Module):
+    """Causal self attention with one head and as many calls as asked for."""
+
+    def __init__(self, calls=1):
+        super().__init__()
+        self.qkv, self.calls = nn.Linear(D, 3 * D), calls
+
+    def forward(self, x):
+        query, key, value = (part[:, None] for part in self.qkv(x).chunk(3, -1))
+        found = [F.scaled_dot_product_attention(query * (1 + n), key, value, is_causal=True) for n in range(self.calls)]
+        return x + sum(found)[:, 0]
+
+
+def stack(depth=3, calls=1, shared=False):
+    torch.manual_seed(0)
+    layers = [Layer(calls)] * depth if shared else [Layer(calls) for _ in range(depth)]
+    return nn.Sequential(nn.Linear(D, D), nn.Sequential(*layers), nn.LayerNorm(D))
+
+
+def weights_of(trace, layer=0, branch=None):
+    return trace.record(layer, branch).view.tile(slice(None), slice(None))
+
+
+def recorded(model, *args, **options):
+    with attnviz.record(model, **options) as trace:
+        model(*args)
+    return trace
+
+
+def test_layers_have_the_number_in_their_path():
+    trace = recorded(stack(), randn(B, M, D))
+    assert [(record.name, record.layer) for record in trace.records] == [("1.0", 0), ("1.1", 1), ("1.2", 2)]
+    assert list(trace.coverage()["recorded by"]) == ["torch function"] * 3
+
+
+def test_layers_without_a_number_of_their_own_are_counted():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.blocks = Layer(), nn.ModuleList([Layer(), Layer()])
+
+        def forward(self, x):
+            for layer in (self.blocks[1], self.first, self.blocks[0]):
+                x = layer(x)
+            return x
+
+    trace = recorded(Named(), randn(B, M, D))
+    assert [(record.name, record.layer) for record in trace.records] == [("blocks.1", 0), ("first", 1), ("blocks.0", 2)]
+
+
+def test_a_layer_used_again_is_another_layer():
+    trace = recorded(stack(shared=True), randn(B, M, D))
+    assert trace.layers == (0, 1, 2)
+    assert not torch.equal(weights_of(trace, 0), weights_of(trace, 1))
+
+
+def test_two_calls_in_one_layer_are_branches():
+    model, x = stack(depth=2, calls=2), randn(B, M, D)
+    trace = recorded(model, x)
+    assert trace.layers == (0, 1)
+    assert trace.branches(1) == ("0", "1")
+    query, key, _ = model[1][0].qkv(model[0](x)).chunk(3, -1)
+    hidden = torch.ones(M, M).triu(1).bool()
+    for branch, factor in (("0", 1), ("1", 2)):
+        want = (factor * query @ key.mT / D**0.5).masked_fill(hidden, -torch.inf).softmax(-1)
+        torch.testing.assert_close(weights_of(trace, 0, branch)[:, 0], want.detach(), atol=1e-6, rtol=0)
+
+
+def test_calls_in_the_model_s_own_forward_are_layers():
+    class Functional(nn.Module):
+        def forward(self, x):
+            for _ in range(3):
+                x = x + F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])[:, 0]
+            return x
+
+    trace = recorded(Functional(), randn(B, M, D))
+    assert [(record.name, record.layer, record.branch) for record in trace.records] == [
+        ("model", 0, None),
+        ("model", 1, None),
+        ("model", 2, None),
+    ]
+
+
+def test_ids_and_labels_come_from_what_the_model_is_given():
+    model = nn.Sequential(nn.Embedding(20, D), *stack())
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    assert [token.text for token in recorded(model, ids).tokens] == ["3", "1", "4", "1", "5"]
+    assert [token.text for token in recorded(model, ids, tokens=list("abcde")).tokens] == list("abcde")
+
+
+class Cached(nn.Module):
+    """Decodes with a cache of its own; attention as in Layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.past = Layer(), None
+
+    def forward(self, x):
+        query, key, value = (part[:, None] for part in self.layer.qkv(x).chunk(3, -1))
+        if self.past is not None:
+            key, value = torch.cat([self.past[0], key], 2), torch.cat([self.past[1], value], 2)
+        self.past = key, value
+        seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril(key.shape[2] - query.shape[2])
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=seen)[:, 0]
+
+
+@pytest.mark.parametrize("keep", ["qk", "qkv", "weights"])
+def test_decoding_with_a_cache_joins_into_one_map(keep):
+    model, x = Cached(), randn(B, 6, D)
+    want = weights_of(recorded(model, x))
+    model.past = None
+    with torch.no_grad(), attnviz.record(model, keep=keep) as trace:
+        for rows in (slice(0, 3), slice(3, 5), slice(5, 6)):
+            model(x[:, rows])
+    torch.testing.assert_close(weights_of(trace), want, atol=1e-6, rtol=0)
+    assert trace[0, 0].statistics.largest_key.shape == (6,)
+
+
+def test_a_second_run_takes_the_place_of_the_first():
+    model, x = stack(), randn(B, M, D)
+    with attnviz.record(model, budget=20_000) as trace:
+        for _ in range(50):
+            model(x)
+        model(x * 2)
+    torch.testing.assert_close(weights_of(trace), weights_of(recorded(model, x * 2)))
+    assert trace.notes == ["the model ran several times inside the block: the trace holds its last run"]
+
+
+@pytest.mark.parametrize("keep", ["statistics", "weights", "qkv"])
+def test_what_is_kept(keep):
+    trace, x = recorded(stack(), randn(B, M, D), keep=keep), randn(B, M, D)
+    want = recorded(stack(), x)
+    torch.testing.assert_close(trace[1, 0].entropy, want[1, 0].entropy)
+    if keep == "qkv":
+        assert trace.record(1).value.shape == (B, 1, M, D)
+    if keep != "statistics":
+        torch.testing.assert_close(weights_of(trace, 1), weights_of(want, 1))
+
+
+def test_beyond_the_budget():
+    with pytest.raises(BudgetError, match=r"the attention of 1\.1 would take the recording to"):
+        recorded(stack(), randn(B, M, D), budget=1000)
+
+
+def test_gradients_are_the_same():
+    model, x = stack(), randn(B, M, D).requires_grad_()
+    model(x).square().sum().backward()
+    want = [x.grad.clone(), *(p.grad.clone() for p in model.parameters())]
+    x.grad = None
+    model.zero_grad()
+    with attnviz.record(model) as trace:
+        model(x).square().sum().backward()
+    for got, expected in zip([x.grad, *(p.grad for p in model.parameters())], want, strict=True):
+        torch.testing.assert_close(got, expected, atol=1e-6, rtol=0)
+    assert not trace.record(0).view.view.query.requires_grad
+
+
+@pytest.mark.parametrize("backward_inside", [True, False])
+def test_gradient_checkpoints(backward_inside):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = stack()
+
+        def forward(self, x):
+            return checkpoint(self.layers, x, use_reentrant=False)
+
+    model, x = Checkpointed(), randn(B, M, D).requires_grad_()
+    with attnviz.record(model) as trace:
+        loss = model(x).sum()
+        if backward_inside:
+            loss.backward()
+    if not backward_inside:
+        loss.backward()
+    got, x.grad = x.grad, None
+    model(x).sum().backward()
+    torch.testing.assert_close(got, x.grad)
+    assert trace.layers == (0, 1, 2)
+    assert trace.notes == []
+
+
+def test_autocast_computes_in_its_own_precision():
+    model, x = stack(), randn(B, M, D)
+    types = []
+
+    class Look(nn.Module):
+        def forward(self, x):
+            query = x[:, None].float()
+            out = F.scaled_dot_product_attention(query, query, query)
+            types.append(out.dtype)
+            return out
+
+    look = Look()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        plain = model(x), look(x)
+        with attnviz.record(model) as trace, attnviz.record(look):
+            output = model(x), look(x)
+    torch.testing.assert_close(output, plain, atol=2e-2, rtol=2e-2)
+    assert types == [torch.bfloat16] * 2
+    torch.testing.assert_close(weights_of(trace).sum(-1), torch.ones(B, 1, M), atol=1e-6, rtol=0)
+
+
+def test_inference_mode():
+    model, x = stack(), randn(B, M, D)
+    with torch.inference_mode():
+        trace = recorded(model, x)
+    torch.testing.assert_close(weights_of(trace), weights_of(recorded(model, x)), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_compiled_models(warm):
+    model, x = stack(), randn(B, M, D)
+    compiled, runs = torch.compile(model, backend="eager"), []
+    if warm:
+        compiled(x)
+    with attnviz.record(compiled) as trace:
+        runs.append(compiled(x))
+    runs.append(compiled(x))
+    torch.testing.assert_close(runs[0], runs[1], atol=1e-6, rtol=0)
+    assert [record.layer for record in trace.records] == [0, 1, 2]
+    assert torch._dynamo.eval_frame._stance.stance == "default"
+
+
+def test_the_compiler_stays_off_until_the_last_of_several_blocks_ends():
+    torch.compile(stack(), backend="eager")(randn(B, M, D))
+    first, second = eager.uncompiled(), eager.uncompiled()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch._dynamo.eval_frame._stance.stance == "force_eager"
+    second.__exit__(None, None, None)
+    assert torch._dynamo.eval_frame._stance.stance == "default"
+
+
+def test_nested_recorders_of_one_model_and_of_two():
+    inner, x = stack(), randn(B, M, D)
+    outer = nn.Sequential(inner, Layer())
+    want = recorded(outer, x)
+    with attnviz.record(outer) as whole, attnviz.record(inner) as part, attnviz.record(outer) as again:
+        outer(x)
+    assert [record.name for record in whole.records] == ["0.1.0", "0.1.1", "0.1.2", "1"]
+    assert [record.name for record in part.records] == ["1.0", "1.1", "1.2"]
+    for number in range(3):
+        torch.testing.assert_close(whole.records[number].view.view.query, part.records[number].view.view.query)
+    for trace in (whole, again):
+        torch.testing.assert_close(weights_of(trace, 2), weights_of(want, 2))
+
+
+def test_two_threads_record_two_models():
+    models, x, traces = [stack(), stack(depth=2)], randn(B, M, D), {}
+    barrier = threading.Barrier(2)
+
+    def run(number):
+        with attnviz.record(models[number]) as trace:
+            barrier.wait(30)
+            models[number](x)
+            barrier.wait(30)
+        traces[number] = trace
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for number in range(2):
+        torch.testing.assert_close(weights_of(traces[number], 1), weights_of(recorded(models[number], x), 1))
+        assert len(traces[number].records) == len(models[number][1])
+
+
+def test_a_model_run_in_another_thread_is_not_taken_for_recorded():
+    model, x = stack(), randn(B, M, D)
+    with (
+        pytest.raises(RecordingError, match="Sequential did not run inside the block in this thread"),
+        attnviz.record(model),
+    ):
+        thread = threading.Thread(target=model, args=(x,))
+        thread.start()
+        thread.join(60)
+
+
+def state(model):
+    return {
+        "hooks": [
+            (dict(module._forward_hooks), dict(module._forward_pre_hooks), dict(module._forward_hooks_always_called))
+            for module in model.modules()
+        ],
+        "members": [sorted(module.__dict__) for module in model.modules()],
+        "modes": torch.overrides._get_current_function_mode_stack(),
+        "watching": watch._watching.get(),
+        "functions": (F.scaled_dot_product_attention, F.multi_head_attention_forward, nn.MultiheadAttention.forward),
+        "fast": torch.backends.mha.get_fastpath_enabled(),
+        "stance": torch._dynamo.eval_frame._stance.stance,
+    }
+
+
+class Failing(nn.Module):
+    error: BaseException | None = None
+
+    def forward(self, x):
+        if self.error is not None:
+            raise self.error
+        return x
+
+
+@pytest.mark.parametrize("error", [None, ValueError("stop"), KeyboardInterrupt()])
+def test_everything_is_as_before_also_after_an_exception(error):
+    failing = Failing()
+    model = nn.Sequential(*stack(), nn.TransformerEncoderLayer(D, 2, 8, batch_first=True), failing)
+    own = model[0].register_forward_hook(lambda module, args, output: None)
+    failing.error = error
+    before, x = state(model), randn(B, M, D)
+    if error is None:
+        recorded(model, x)
+    else:
+        with pytest.raises(type(error)):
+            recorded(model, x)
+    assert state(model) == before
+    own.remove()
+
+
+def test_recording_goes_on_after_an_exception_that_the_block_survives():
+    failing = Failing()
+    model, x = nn.Sequential(*stack(), failing), randn(B, M, D)
+    with attnviz.record(model) as trace:
+        for failing.error in (KeyboardInterrupt(), ValueError("stop"), None):
+            try:
+                model(x)
+            except (KeyboardInterrupt, ValueError):
+                continue
+    assert [record.name for record in trace.records] == ["1.0", "1.1", "1.2"]
+
+
+def test_nothing_recorded_says_what_was_looked_for():
+    with pytest.raises(RecordingError) as error:
+        recorded(nn.Linear(D, D), randn(B, M, D))
+    assert str(error.value) == (
+        "no attention was recorded in Linear: it made no call of transformers' attention interface, torch's"
+        " scaled_dot_product_attention, nn.MultiheadAttention and flex_attention, attnviz.attention and attnviz.tap;"
+        " add attnviz.tap(weights, name=...) where it computes its weights"
+    )
+
+
+def test_attention_by_hand_is_listed_as_not_recorded():
+    class OwnAttention(nn.Linear):
+        def forward(self, x):
+            return torch.softmax(x @ x.mT, -1) @ super().forward(x)
+
+    trace = recorded(nn.Sequential(Layer(), OwnAttention(D, D)), randn(B, M, D))
+    assert trace.unrecorded == ["1"]
+    assert list(trace.coverage()["recorded by"]) == ["torch function", "not recorded"]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_models_that_cannot_be_heard_are_refused_before_they_run():
+    scripted = torch.jit.script(nn.Linear(D, D))
+    with pytest.raises(RecordingError, match="is TorchScript, whose calls cannot be heard"), attnviz.record(scripted):
+        pytest.fail("the block must not run")
+    parallel = nn.DataParallel(stack())
+    parallel.device_ids = [0, 1]
+    with pytest.raises(RecordingError, match=r"record model\.module instead"), attnviz.record(parallel):
+        pytest.fail("the block must not run")
+
+
+def test_a_wrapper_for_one_device_works():
+    trace = recorded(nn.DataParallel(stack()), randn(B, M, D))
+    assert trace.records[0].name == "module.1.0"
