@@ -1,5 +1,5 @@
 """The command line. One module per group of commands; each adds its commands to `app` in its own `register`."""
 
-from .main import app, main
+from .entry import app, main
 
 __all__ = ["app", "main"]
