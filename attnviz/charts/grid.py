@@ -21,9 +21,13 @@ COLUMNS = {
     "distance": "distance (tokens)",
     "own": "weight on itself",
     "previous": "weight on the previous token",
+    "next": "weight on the next token",
     "first": "weight on the first token",
+    "special": "weight on special tokens",
+    "punctuation": "weight on punctuation",
+    "sink": "weight on the sink",
 }
-"""The columns of `trace.heads()` that a grid can show, and what they are called in figures."""
+"""What the columns of `trace.heads()` are called in figures."""
 _MARGIN = 160
 """Pixels that labels and legend take beside the grid."""
 
@@ -37,12 +41,13 @@ def head_grid(
     """
     import altair as alt
 
-    if column not in COLUMNS:
-        raise UsageError(f"column must be one of {', '.join(COLUMNS)}, got {column!r}")
     table = trace.heads()
+    titles = {name: title for name, title in COLUMNS.items() if name in table}
+    if column not in titles:
+        raise UsageError(f"column must be one of {', '.join(titles)}, got {column!r}")
     across = int(table["head"].max()) + 1
     step = fit(across, _MARGIN, width, most=28, total=700)
-    numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in COLUMNS.items()]
+    numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in titles.items()]
     chart = (
         alt.Chart(table)
         .mark_rect(cursor="pointer", width={"band": 0.94}, height={"band": 0.94}, cornerRadius=2)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LINKS = 40
 """Links of a figure where no number is given."""
+_MARGIN = 44
+"""Pixels that padding and gaps take beside tokens and curves."""
 _STEP = 17
 """Pixels from token to token."""
 _BEND = (0.0, 0.35, 0.65, 1.0)
@@ -45,7 +47,7 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
     chart = chart.properties(
         title={**title, "subtitle": f"{title['subtitle']} · {shown}"},
         description=f"Layer {head.layer}, head {head.head}: {shown}, as curves from query to key.",
-        width=max(120, (width or 480) - 240),
+        width=240 if width is None else max(60, width - _MARGIN - 6 * sum(_longest(side) for side in (left, right))),
         height=_STEP * tall,
         view={"stroke": None},
     )
@@ -57,6 +59,10 @@ def _listed(touched: pd.Series[int], tokens: Sequence[Token]) -> dict[int, str]:
     if len(tokens) <= TOKENS:
         return {position: short(token.label) for position, token in enumerate(tokens)}
     return {position: numbered(position, tokens[position]) for position in sorted({*touched.tolist()})}
+
+
+def _longest(listed: dict[int, str]) -> int:
+    return max(len(label) for label in listed.values())
 
 
 def _places(listed: dict[int, str]) -> dict[int, float]:

@@ -65,6 +65,7 @@ def _divisor(own: float) -> Any:
     """A slider from an eighth of the model's own divisor to four times it, in steps that meet it."""
     import altair as alt
 
+    own = float(f"{own:.6g}")  # the page shows the number
     slider = alt.binding_range(min=own / 8, max=own * 4, step=own / 64, name="divisor (√dₖ) ")
     return alt.param(name="divisor", value=own, bind=slider)
 
