@@ -82,7 +82,7 @@ def _explain(error: Exception) -> tuple[str, int]:
         return str(error), 2 if isinstance(error, ArgumentError) else 1
     if hasattr(error, "format_message"):  # wrong usage, as typer reports it
         context = getattr(error, "ctx", None)
-        return f"{error.format_message()} See: {context.command_path if context else 'attnviz'} --help", 2
+        return f"{error.format_message().rstrip('.')}; see {context.command_path if context else 'attnviz'} --help", 2
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror or error}", 1
     if os.environ.get("ATTNVIZ_TRACEBACK"):
