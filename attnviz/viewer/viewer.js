@@ -1,0 +1,582 @@
+// The deep-zoom map of one head: canvas, tiles, labels, cross-hair, keys. No dependencies, no markup from data.
+//
+//   const viewer = create(root, onPick);
+//   viewer.show(spec, source);    may be called again with another head
+//   viewer.destroy();
+//
+// spec:   {id, rows, cols, rowLabels, colLabels, visible, largest, colours, masked, title, start}
+//         visible and largest hold one number a row: keys it may see, its largest weight
+// source: {tile(level, down, across, signal) -> Promise<Uint8Array | null>}, codes row by row as in tiles.py; null where
+//         the source does not have that tile, so that a coarser one stands in for it
+// onPick: called with {row, col}
+
+const TILE = 256;
+const DECADES = 6;
+const STEPS = 254 / DECADES;
+const LABEL_SIZE = 12;
+const CACHED = 400;
+
+export const weightOf = (code) => (code > 0 ? 10 ** ((code - 1) / STEPS - DECADES) : 0);
+
+export function create(root, onPick) {
+  const ui = build(root);
+  const state = { spec: null, source: null, tiles: new Map(), waiting: new Map(), ranges: new Map(), cross: null, view: null, frame: 0 };
+  const gutter = { left: 104, top: 92 };
+  const look = { scale: "log", show: "weight", colours: "cividis", range: "auto" };
+
+  // ---- where things are: x, y is the map position (in tokens) at the plot's corner, zoom is pixels per token
+
+  const plot = () => ({
+    width: Math.max(1, ui.canvas.clientWidth - gutter.left),
+    height: Math.max(1, ui.canvas.clientHeight - gutter.top),
+  });
+  const fitted = () => Math.min(plot().width / state.spec.cols, plot().height / state.spec.rows, 48);
+  const deepest = () => {
+    let level = 0;
+    while (Math.max(state.spec.rows, state.spec.cols) > TILE * 2 ** level) level += 1;
+    return level;
+  };
+  const level = () => Math.min(deepest(), Math.max(0, Math.ceil(-Math.log2(state.view.zoom) - 1e-9)));
+
+  function fit() {
+    state.view = { x: 0, y: 0, zoom: fitted() };
+  }
+
+  function clampView() {
+    const { view, spec } = state;
+    const { width, height } = plot();
+    view.zoom = Math.min(64, Math.max(fitted(), view.zoom));
+    view.x = Math.min(Math.max(0, spec.cols - width / view.zoom), Math.max(0, view.x));
+    view.y = Math.min(Math.max(0, spec.rows - height / view.zoom), Math.max(0, view.y));
+  }
+
+  function zoomAt(factor, px, py) {
+    const { view } = state;
+    const before = { x: view.x + px / view.zoom, y: view.y + py / view.zoom };
+    view.zoom = Math.min(64, Math.max(fitted(), view.zoom * factor));
+    view.x = before.x - px / view.zoom;
+    view.y = before.y - py / view.zoom;
+    redraw();
+  }
+
+  // ---- tiles: asked for when in view, dropped when no longer, the least recently used forgotten
+
+  const keyOf = (z, down, across) => `${z}/${down}/${across}`;
+
+  function wanted() {
+    const z = level();
+    const side = TILE * 2 ** z;
+    const { view, spec } = state;
+    const { width, height } = plot();
+    const right = Math.min(spec.cols, view.x + width / view.zoom);
+    const bottom = Math.min(spec.rows, view.y + height / view.zoom);
+    const found = [];
+    for (let down = Math.floor(view.y / side); down * side < bottom; down += 1)
+      for (let across = Math.floor(view.x / side); across * side < right; across += 1) found.push([z, down, across]);
+    return found;
+  }
+
+  function request(needed) {
+    const keys = new Set(needed.map((tile) => keyOf(...tile)));
+    for (const [key, abort] of state.waiting)
+      if (!keys.has(key)) {
+        abort.abort();
+        state.waiting.delete(key);
+      }
+    for (const tile of needed) {
+      const key = keyOf(...tile);
+      if (state.tiles.has(key) || state.waiting.has(key)) continue;
+      const abort = new AbortController();
+      const { source, spec } = state;
+      state.waiting.set(key, abort);
+      source
+        .tile(...tile, abort.signal)
+        .then((codes) => {
+          if (state.spec !== spec) return;
+          keep(key, codes && { codes, ...sizeOf(...tile), z: tile[0], down: tile[1], across: tile[2] });
+          redraw();
+        })
+        .catch((error) => {
+          if (error.name !== "AbortError" && state.spec === spec) say(`This part of the map could not be read: ${error.message}`);
+        })
+        .finally(() => {
+          if (state.waiting.get(key) === abort) state.waiting.delete(key);
+          ui.root.toggleAttribute("data-busy", state.waiting.size > 0);
+        });
+    }
+    ui.root.toggleAttribute("data-busy", state.waiting.size > 0);
+  }
+
+  function sizeOf(z, down, across) {
+    const { rows, cols } = state.spec;
+    const high = Math.ceil(rows / 2 ** z) - down * TILE;
+    const wide = Math.ceil(cols / 2 ** z) - across * TILE;
+    return { height: Math.min(TILE, high), width: Math.min(TILE, wide) };
+  }
+
+  function keep(key, tile) {
+    state.tiles.set(key, tile);
+    if (tile) state.ranges.delete(tile.z);
+    for (const old of state.tiles.keys()) {
+      if (state.tiles.size <= CACHED) break;
+      state.tiles.delete(old);
+    }
+  }
+
+  function picture(key) {
+    const tile = state.tiles.get(key);
+    if (!tile) return null;
+    state.tiles.delete(key);
+    state.tiles.set(key, tile);
+    const range = state.ranges.get(tile.z) || state.ranges.set(tile.z, bounds(tile.z)).get(tile.z);
+    const version = `${look.scale} ${look.show} ${look.colours} ${range}`;
+    if (tile.version !== version) {
+      tile.image = tile.image || document.createElement("canvas");
+      tile.image.width = tile.width;
+      tile.image.height = tile.height;
+      tile.image.getContext("2d").putImageData(colour(tile, range), 0, 0);
+      tile.version = version;
+    }
+    return tile.image;
+  }
+
+  // ---- colours: a code, moved by its row's shift, through a table
+
+  function shiftOf(row, z) {
+    if (look.show === "weight") return 0;
+    const last = Math.min(state.spec.rows, (row + 1) * 2 ** z) - 1;
+    if (look.show === "visible") return STEPS * Math.log10(Math.max(1, state.spec.visible[last]));
+    let largest = 0;
+    for (let r = row * 2 ** z; r <= last; r += 1) largest = Math.max(largest, state.spec.largest[r] || 0);
+    return largest > 0 ? -STEPS * Math.log10(largest) : 0;
+  }
+
+  // What a tile's codes amount to once shifted: a histogram, kept with the tile for each way of showing it.
+  function histogram(tile) {
+    tile.counts = tile.counts || {};
+    if (!tile.counts[look.show]) {
+      const counts = new Uint32Array(1024);
+      for (let row = 0; row < tile.height; row += 1) {
+        const shift = Math.round(shiftOf(tile.down * TILE + row, tile.z));
+        for (let col = 0; col < tile.width; col += 1) {
+          const code = tile.codes[row * tile.width + col];
+          if (code) counts[Math.min(1023, Math.max(1, code + shift))] += 1;
+        }
+      }
+      tile.counts[look.show] = counts;
+    }
+    return tile.counts[look.show];
+  }
+
+  // The range of colours: all codes, or what the tiles read so far on this level hold without their extremes.
+  function bounds(z) {
+    if (look.range === "full") return [1, look.show === "visible" ? 255 + 2 * STEPS : 255];
+    const counts = new Float64Array(1024);
+    for (const tile of state.tiles.values()) if (tile && tile.z === z) histogram(tile).forEach((count, code) => (counts[code] += count));
+    const total = counts.reduce((sum, count) => sum + count, 0);
+    const at = (share) => {
+      let sum = 0;
+      const code = counts.findIndex((count) => (sum += count) >= share * total && sum > 0);
+      return Math.max(1, code);
+    };
+    const [low, high] = [at(0.02), at(0.995)];
+    return high - low >= 16 ? [low, high] : [Math.max(1, high - 16), Math.max(17, high)];
+  }
+
+  function colour(tile, [low, high]) {
+    const image = new ImageData(tile.width, tile.height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const stops = state.spec.colours[look.colours].map(parse);
+    const table = new Uint32Array(256);
+    for (let index = 0; index < 256; index += 1) table[index] = pack(mix(stops, index / 255));
+    const masked = pack(parse(getComputedStyle(ui.root).getPropertyValue("--map-masked").trim() || state.spec.masked));
+    const [least, most] = [weightOf(low), weightOf(high)];
+    for (let row = 0; row < tile.height; row += 1) {
+      const shift = shiftOf(tile.down * TILE + row, tile.z);
+      for (let col = 0; col < tile.width; col += 1) {
+        const at = row * tile.width + col;
+        const code = tile.codes[at];
+        if (code === 0) {
+          pixels[at] = masked;
+          continue;
+        }
+        const moved = code + shift;
+        const part = look.scale === "log" ? (moved - low) / (high - low) : (weightOf(moved) - least) / (most - least);
+        pixels[at] = table[Math.round(255 * Math.min(1, Math.max(0, part)))];
+      }
+    }
+    return image;
+  }
+
+  // ---- drawing
+
+  function redraw() {
+    if (!state.frame) state.frame = requestAnimationFrame(draw);
+  }
+
+  function draw() {
+    state.frame = 0;
+    if (!state.spec || !ui.canvas.isConnected || ui.canvas.clientWidth === 0) return;
+    Object.assign(gutter, ui.canvas.clientWidth < 520 ? { left: 60, top: 60 } : { left: 104, top: 92 });
+    clampView();
+    const ratio = window.devicePixelRatio || 1;
+    const [width, height] = [ui.canvas.clientWidth, ui.canvas.clientHeight];
+    if (ui.canvas.width !== Math.round(width * ratio) || ui.canvas.height !== Math.round(height * ratio)) {
+      ui.canvas.width = Math.round(width * ratio);
+      ui.canvas.height = Math.round(height * ratio);
+    }
+    const context = ui.canvas.getContext("2d");
+    const style = getComputedStyle(ui.root);
+    const ink = { text: style.color, mark: style.getPropertyValue("--map-mark") };
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const needed = wanted();
+    drawTiles(context, needed);
+    drawFrame(context, ink);
+    drawLabels(context, ink);
+    drawCross(context, ink);
+    request(needed);
+  }
+
+  const toX = (col) => gutter.left + (col - state.view.x) * state.view.zoom;
+  const toY = (row) => gutter.top + (row - state.view.y) * state.view.zoom;
+
+  function drawTiles(context, needed) {
+    const { width, height } = plot();
+    context.save();
+    context.beginPath();
+    context.rect(gutter.left, gutter.top, width, height);
+    context.clip();
+    context.imageSmoothingEnabled = false;
+    for (const [z, down, across] of needed) {
+      let [up, d, a] = [z, down, across];
+      let image = picture(keyOf(up, d, a));
+      while (!image && up < deepest()) {
+        [up, d, a] = [up + 1, d >> 1, a >> 1];
+        image = picture(keyOf(up, d, a));
+      }
+      if (image) drawPart(context, image, [z, down, across], [up, d, a]);
+    }
+    context.restore();
+  }
+
+  function drawPart(context, image, [z, down, across], [up, d, a]) {
+    const size = 2 ** z;
+    const part = 2 ** (up - z);
+    const own = sizeOf(z, down, across);
+    const from = { x: (across * TILE) / part - a * TILE, y: (down * TILE) / part - d * TILE };
+    const right = Math.min(state.spec.cols, (across * TILE + own.width) * size);
+    const bottom = Math.min(state.spec.rows, (down * TILE + own.height) * size);
+    const [x, y] = [toX(across * TILE * size), toY(down * TILE * size)];
+    context.drawImage(image, from.x, from.y, own.width / part, own.height / part, x, y, toX(right) - x, toY(bottom) - y);
+  }
+
+  function drawFrame(context, ink) {
+    const [right, bottom] = [toX(state.spec.cols), toY(state.spec.rows)];
+    const { width, height } = plot();
+    context.strokeStyle = ink.text;
+    context.globalAlpha = 0.25;
+    context.lineWidth = 1;
+    context.strokeRect(gutter.left - 0.5, gutter.top - 0.5, Math.min(width, right - gutter.left) + 1, Math.min(height, bottom - gutter.top) + 1);
+    context.globalAlpha = 1;
+  }
+
+  function drawLabels(context, ink) {
+    const { view, spec } = state;
+    const { width, height } = plot();
+    const every = view.zoom >= LABEL_SIZE ? 1 : niceStep((LABEL_SIZE * 4) / view.zoom);
+    context.font = `${LABEL_SIZE}px ${getComputedStyle(ui.root).fontFamily}`;
+    context.textBaseline = "middle";
+    context.fillStyle = ink.text;
+    const text = (labels, index) => (every === 1 ? labels[index] : String(index));
+    context.textAlign = "right";
+    for (let row = firstOf(view.y, every); row < Math.min(spec.rows, view.y + height / view.zoom); row += every) {
+      context.globalAlpha = state.cross && state.cross.row === row ? 1 : 0.7;
+      context.fillText(clip(context, text(spec.rowLabels, row), gutter.left - 14), gutter.left - 8, toY(row + (every === 1 ? 0.5 : 0)));
+    }
+    context.textAlign = "left";
+    for (let col = firstOf(view.x, every); col < Math.min(spec.cols, view.x + width / view.zoom); col += every) {
+      context.globalAlpha = state.cross && state.cross.col === col ? 1 : 0.7;
+      context.save();
+      context.translate(toX(col + (every === 1 ? 0.5 : 0)), gutter.top - 8);
+      context.rotate(-Math.PI / 2);
+      context.fillText(clip(context, text(spec.colLabels, col), gutter.top - 14), 0, 0);
+      context.restore();
+    }
+    context.globalAlpha = 1;
+  }
+
+  const firstOf = (start, every) => Math.max(0, Math.ceil((start - (every === 1 ? 0.5 : 0)) / every) * every);
+
+  function drawCross(context, ink) {
+    if (!state.cross) return;
+    const size = 2 ** level();
+    const width = Math.min(plot().width, toX(state.spec.cols) - gutter.left);
+    const height = Math.min(plot().height, toY(state.spec.rows) - gutter.top);
+    const [x, y] = [toX(state.cross.col), toY(state.cross.row)];
+    const [w, h] = [size * state.view.zoom, size * state.view.zoom];
+    context.save();
+    context.beginPath();
+    context.rect(gutter.left, gutter.top, width, height);
+    context.clip();
+    context.strokeStyle = ink.mark;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.55;
+    context.strokeRect(gutter.left - 2, y + 0.5, width + 4, Math.max(1, h - 1));
+    context.strokeRect(x + 0.5, gutter.top - 2, Math.max(1, w - 1), height + 4);
+    context.globalAlpha = 1;
+    context.lineWidth = 2;
+    context.strokeRect(x - 0.5, y - 0.5, w + 1, h + 1);
+    context.restore();
+  }
+
+  // ---- reading out
+
+  function codeAt(row, col) {
+    for (let z = level(); z <= deepest(); z += 1) {
+      const tile = state.tiles.get(keyOf(z, Math.floor(row / (TILE << z)), Math.floor(col / (TILE << z))));
+      if (tile) return { size: 2 ** z, code: tile.codes[((row >> z) - tile.down * TILE) * tile.width + ((col >> z) - tile.across * TILE)] };
+    }
+    return { size: 2 ** level(), code: null };
+  }
+
+  function readOut() {
+    if (!state.cross) return;
+    const { row, col } = state.cross;
+    const { spec } = state;
+    const { size, code } = codeAt(row, col);
+    const first = (at) => Math.floor(at / size) * size;
+    const name = (labels, at, count) => (size === 1 ? `${at} ${isolate(labels[at])}` : `${first(at)} to ${Math.min(count, first(at) + size) - 1}`);
+    const where = `${size === 1 ? "query" : "queries"} ${name(spec.rowLabels, row, spec.rows)} → ${size === 1 ? "key" : "keys"} ${name(spec.colLabels, col, spec.cols)}`;
+    const value = code === null ? "…" : code === 0 ? "masked" : `${code === 1 ? "at most " : ""}${format(weightOf(code))}`;
+    say(`${where}: ${value}${size > 1 && code ? ` (max over ${size} × ${size})` : ""}`);
+  }
+
+  function say(text) {
+    ui.out.textContent = text;
+  }
+
+  // ---- what people do
+
+  function cellAt(px, py) {
+    const size = 2 ** level();
+    const col = Math.floor((state.view.x + (px - gutter.left) / state.view.zoom) / size) * size;
+    const row = Math.floor((state.view.y + (py - gutter.top) / state.view.zoom) / size) * size;
+    if (px < gutter.left || py < gutter.top || row >= state.spec.rows || col >= state.spec.cols) return null;
+    return { row, col };
+  }
+
+  function moveCross(down, across) {
+    const size = 2 ** level();
+    const { spec, view } = state;
+    const cross = state.cross || { row: Math.floor(view.y / size) * size, col: Math.floor(view.x / size) * size };
+    const step = (at, by, count) => Math.min(Math.floor((count - 1) / size) * size, Math.max(0, Math.floor(at / size) * size + by * size));
+    state.cross = { row: step(cross.row, down, spec.rows), col: step(cross.col, across, spec.cols) };
+    const { width, height } = plot();
+    const seen = { wide: width / view.zoom, high: height / view.zoom };
+    if (state.cross.col < view.x) view.x = state.cross.col;
+    if (state.cross.col + size > view.x + seen.wide) view.x = state.cross.col + size - seen.wide;
+    if (state.cross.row < view.y) view.y = state.cross.row;
+    if (state.cross.row + size > view.y + seen.high) view.y = state.cross.row + size - seen.high;
+    redraw();
+    readOut();
+  }
+
+  function pick() {
+    if (state.cross && onPick) onPick({ ...state.cross });
+  }
+
+  function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !state.spec) return;
+    const far = event.shiftKey ? 10 : 1;
+    const middle = () => [plot().width / 2, plot().height / 2];
+    const actions = {
+      ArrowUp: () => moveCross(-far, 0),
+      ArrowDown: () => moveCross(far, 0),
+      ArrowLeft: () => moveCross(0, -far),
+      ArrowRight: () => moveCross(0, far),
+      "+": () => zoomAt(2, ...focus(middle())),
+      "=": () => zoomAt(2, ...focus(middle())),
+      "-": () => zoomAt(0.5, ...focus(middle())),
+      0: () => (fit(), redraw()),
+      Home: () => (fit(), redraw()),
+      Enter: pick,
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    actions[event.key]();
+    readOut();
+  }
+
+  function focus(otherwise) {
+    if (!state.cross) return otherwise;
+    return [toX(state.cross.col) - gutter.left, toY(state.cross.row) - gutter.top];
+  }
+
+  const fingers = new Map();
+  let moved = 0;
+
+  function onDown(event) {
+    ui.canvas.setPointerCapture(event.pointerId);
+    fingers.set(event.pointerId, [event.offsetX, event.offsetY]);
+    moved = 0;
+  }
+
+  function onMove(event) {
+    const before = fingers.get(event.pointerId);
+    if (!before) {
+      state.cross = state.spec && cellAt(event.offsetX, event.offsetY);
+      redraw();
+      readOut();
+      return;
+    }
+    const now = [event.offsetX, event.offsetY];
+    const others = [...fingers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
+    if (others.length) {
+      const apart = (place) => Math.hypot(place[0] - others[0][0], place[1] - others[0][1]) || 1;
+      zoomAt(apart(now) / apart(before), others[0][0] - gutter.left, others[0][1] - gutter.top);
+    } else {
+      state.view.x -= (now[0] - before[0]) / state.view.zoom;
+      state.view.y -= (now[1] - before[1]) / state.view.zoom;
+    }
+    moved += Math.hypot(now[0] - before[0], now[1] - before[1]);
+    fingers.set(event.pointerId, now);
+    redraw();
+  }
+
+  function onUp(event) {
+    const single = fingers.size === 1;
+    fingers.delete(event.pointerId);
+    if (!single || moved > 4) return;
+    state.cross = cellAt(event.offsetX, event.offsetY);
+    redraw();
+    readOut();
+    pick();
+  }
+
+  function onWheel(event) {
+    event.preventDefault();
+    zoomAt(2 ** (-event.deltaY / (event.deltaMode ? 6 : 240)), event.offsetX - gutter.left, event.offsetY - gutter.top);
+    state.cross = cellAt(event.offsetX, event.offsetY);
+    readOut();
+  }
+
+  function change(changes) {
+    Object.assign(look, changes);
+    for (const name of Object.keys(changes)) ui.selects[name].value = changes[name];
+    state.ranges.clear();
+    redraw();
+  }
+
+  const listeners = [
+    [ui.canvas, "keydown", onKey],
+    [ui.canvas, "pointerdown", onDown],
+    [ui.canvas, "pointermove", onMove],
+    [ui.canvas, "pointerup", onUp],
+    [ui.canvas, "pointercancel", onUp],
+    [ui.canvas, "pointerleave", () => ((state.cross = fingers.size ? state.cross : null), redraw())],
+    [ui.canvas, "wheel", onWheel],
+    [ui.buttons.nearer, "click", () => zoomAt(2, ...focus([plot().width / 2, plot().height / 2]))],
+    [ui.buttons.farther, "click", () => zoomAt(0.5, ...focus([plot().width / 2, plot().height / 2]))],
+    [ui.buttons.whole, "click", () => (fit(), redraw())],
+    ...Object.entries(ui.selects).map(([name, select]) => [select, "change", () => change({ [name]: select.value })]),
+  ];
+  for (const [target, name, action] of listeners) target.addEventListener(name, action, { passive: false });
+  const resized = new ResizeObserver(redraw);
+  resized.observe(ui.canvas);
+
+  function forget() {
+    state.tiles.clear();
+    state.ranges.clear();
+  }
+
+  return {
+    show(spec, source) {
+      const same = state.spec && state.spec.rows === spec.rows && state.spec.cols === spec.cols;
+      for (const abort of state.waiting.values()) abort.abort();
+      state.waiting.clear();
+      if (!state.spec || state.spec.id !== spec.id) forget();
+      state.spec = spec;
+      state.source = source;
+      ui.canvas.setAttribute("aria-label", `${spec.title}: map of ${spec.rows} queries by ${spec.cols} keys. Arrow keys move, plus and minus zoom, Enter selects.`);
+      if (!same || !state.view) {
+        state.cross = null;
+        fit();
+        if (spec.start) Object.assign(state.view, spec.start);
+      }
+      redraw();
+    },
+    look: change,
+    where: () => ({ ...state.view }),
+    destroy() {
+      for (const [target, name, action] of listeners) target.removeEventListener(name, action);
+      for (const abort of state.waiting.values()) abort.abort();
+      resized.disconnect();
+      if (state.frame) cancelAnimationFrame(state.frame);
+      root.replaceChildren();
+    },
+  };
+}
+
+// ---- the page's pieces
+
+const CHOICES = {
+  show: ["Show", { weight: "weight", visible: "weight × visible keys", row: "share of the row's largest" }],
+  scale: ["Scale", { log: "logarithmic", linear: "linear" }],
+  range: ["Range", { auto: "automatic", full: "all" }],
+  colours: ["Colours", { cividis: "cividis", viridis: "viridis", magma: "magma", greys: "greys" }],
+};
+
+function build(root) {
+  root.replaceChildren();
+  root.classList.add("attnviz-map");
+  const bar = add(root, "div", { className: "bar" });
+  const button = (label, sign) => add(bar, "button", { type: "button", title: label, textContent: sign, ariaLabel: label });
+  const buttons = { whole: button("Whole map", "⤢"), farther: button("Zoom out", "−"), nearer: button("Zoom in", "+") };
+  const selects = {};
+  for (const [name, [label, options]] of Object.entries(CHOICES)) {
+    const field = add(bar, "label", { textContent: label });
+    selects[name] = add(field, "select", { name });
+    for (const [value, text] of Object.entries(options)) add(selects[name], "option", { value, textContent: text });
+  }
+  const canvas = add(root, "canvas", { tabIndex: 0, role: "img" });
+  canvas.setAttribute("role", "application");
+  const out = add(root, "output", { className: "out", ariaLive: "polite", textContent: "Point at a cell, or use the arrow keys." });
+  return { root, bar, buttons, selects, canvas, out };
+}
+
+function add(parent, tag, properties) {
+  const element = document.createElement(tag);
+  Object.assign(element, properties);
+  parent.append(element);
+  return element;
+}
+
+// ---- small things
+
+const isolate = (text) => `\u2068${text}\u2069`;
+
+function clip(context, text, width) {
+  if (context.measureText(text).width <= width) return isolate(text);
+  let short = [...text].slice(0, 40);
+  while (short.length > 1 && context.measureText(`${short.join("")}…`).width > width) short.pop();
+  return isolate(`${short.join("")}…`);
+}
+
+function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= least) || 10 * power;
+}
+
+function format(weight) {
+  return weight >= 0.0995 ? weight.toFixed(2) : weight >= 0.001 ? weight.toPrecision(2) : weight.toExponential(1);
+}
+
+const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const pack = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+
+function mix(stops, part) {
+  const place = part * (stops.length - 1);
+  const at = Math.min(stops.length - 2, Math.floor(place));
+  return stops[at].map((value, channel) => Math.round(value + (stops[at + 1][channel] - value) * (place - at)));
+}
