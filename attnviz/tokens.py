@@ -49,6 +49,7 @@ class Token:
         return f"{shown} {self.part[0]}/{self.part[1]}" if self.part else shown
 
     def __str__(self) -> str:
+        """The label."""
         return self.label
 
 
@@ -64,17 +65,27 @@ class Word:
 
 @dataclass(frozen=True)
 class TokenAxis:
-    """The labels along one axis of one sequence. `valid` is where its real tokens stand; the rest is padding."""
+    """The labels along one axis of one sequence. `valid` is where its real tokens stand; the rest is padding.
+
+    steps says for each token which forward pass took it in: 0 for the prompt, then one number a generated token.
+    """
 
     tokens: tuple[Token, ...]
     valid: slice
     text: str | None = None
     grid: tuple[int, int] | None = None
+    steps: tuple[int, ...] | None = None
 
     @property
     def real(self) -> tuple[Token, ...]:
         """The tokens without padding."""
         return self.tokens[self.valid]
+
+    def after(self, start: int) -> TokenAxis:
+        """The axis without its first `start` positions."""
+        valid = slice(max(0, self.valid.start - start), max(0, self.valid.stop - start))
+        steps = None if self.steps is None else self.steps[start:]
+        return replace(self, tokens=self.tokens[start:], valid=valid, steps=steps)
 
 
 def printable(text: str) -> str:

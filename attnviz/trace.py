@@ -11,9 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attnviz_kernels import Statistics
+import torch
 from torch import Tensor
 
+from attnviz_kernels import Statistics
+
+from .composed import each
 from .errors import BudgetError, UsageError
 from .tokens import Token, TokenAxis, Word, positions, to_words, words
 from .views import WeightView
@@ -31,8 +34,11 @@ AXES = {
     "encoder": ("encoder", "encoder"),
     "decoder": ("decoder", "decoder"),
     "cross": ("decoder", "encoder"),
+    "pool": ("probe", "self"),
 }
-"""For each kind of attention, whose labels stand on its rows and on its columns."""
+"""For each kind of attention, whose labels stand on its rows and on its columns. "pool" is a head that sums a sequence
+up after the last layer; it is looked at through `trace.only("pool")`.
+"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ class Record:
 
     layer is the model's own number; kind a key of `AXES`, or "linear" for a layer without weights (then no view);
     branch names one of several attentions of a layer; rung says how it was recorded; statistics are [B, H, M];
-    value [B, G, N, E] is there when asked for.
+    value [B, G, N, E] is there when asked for. numbers are the model's own numbers of the heads where only some were
+    kept; row_start is the position of the first row where recording began in the middle of a text.
     """
 
     name: str
@@ -54,11 +61,18 @@ class Record:
     statistics: Statistics | None = None
     value: Tensor | None = None
     notes: tuple[str, ...] = ()
+    numbers: tuple[int, ...] | None = None
+    row_start: int = 0
 
     @property
     def heads(self) -> int:
         """Number of query heads; 0 for a layer without weights."""
         return 0 if self.view is None else self.view.shape[1]
+
+    @property
+    def head_numbers(self) -> tuple[int, ...]:
+        """The model's own numbers of the heads, in the order of the view's axis H."""
+        return tuple(range(self.heads)) if self.numbers is None else self.numbers
 
 
 @dataclass
@@ -118,11 +132,11 @@ class Trace:
     @property
     def layers(self) -> tuple[int, ...]:
         """The model's own numbers of the layers that attend, in order."""
-        return tuple(dict.fromkeys(record.layer for record in self._attending))
+        return tuple(dict.fromkeys(record.layer for record in self._layered))
 
     def branches(self, layer: int) -> tuple[str, ...]:
         """The names of a layer's attentions where it has several, else ()."""
-        return tuple(record.branch for record in self._attending if record.layer == layer and record.branch)
+        return tuple(record.branch for record in self._layered if record.layer == layer and record.branch)
 
     def head_count(self, layer: int) -> int:
         """The number of heads of a layer."""
@@ -131,7 +145,7 @@ class Trace:
     def record(self, layer: int, branch: str | None = None) -> Record:
         """The record of a layer; of a layer with branches the last, its effective attention, unless one is named."""
         self._one_kind()
-        found = [record for record in self._attending if record.layer == layer]
+        found = [record for record in self._layered if record.layer == layer]
         if not found:
             raise UsageError(self._no_layer(layer))
         if branch is None:
@@ -143,14 +157,13 @@ class Trace:
         return named[0]
 
     def __getitem__(self, place: tuple[int, int] | tuple[int, int, str]) -> Head:
+        """One head: trace[layer, head], or trace[layer, head, branch] where a layer attends more than once."""
         if not isinstance(place, tuple) or len(place) not in (2, 3):
             raise UsageError(f"a head is trace[layer, head], got trace[{place!r}]")
         layer, head = place[0], place[1]
         record = self.record(layer, place[2] if len(place) == 3 else None)
-        if not 0 <= head < record.heads:
-            raise UsageError(
-                f"head {head} does not exist: layer {layer} of this trace has {record.heads} heads (0 to {record.heads - 1})"
-            )
+        if head not in record.head_numbers:
+            raise UsageError(self._no_head(record, head))
         rows, cols = self.axis(record, 0), self.axis(record, 1)
         return Head(layer, head, record, self.batch, rows, cols, self.model)
 
@@ -167,6 +180,8 @@ class Trace:
         length = record.view.shape[2 + side]
         known = self.axes.get(AXES[record.kind][side], ())
         axis = known[self.batch] if self.batch < len(known) else None
+        if axis is not None and side == 0 and record.row_start:
+            axis = axis.after(record.row_start)
         if axis is None or len(axis.tokens) != length:
             return TokenAxis(positions(length), slice(0, length))
         return axis
@@ -175,17 +190,17 @@ class Trace:
     def tokens(self) -> tuple[Token, ...]:
         """The tokens of the sequence looked at, without padding (of the rows, for cross attention)."""
         self._one_kind()
-        return self.axis(self._attending[0], 0).real if self._attending else ()
+        return self.axis(self._layered[0], 0).real if self._attending else ()
 
     @property
     def text(self) -> str | None:
         """The text the tokens were cut from, where it is known."""
-        return self.axis(self._attending[0], 0).text if self._attending else None
+        return self.axis(self._layered[0], 0).text if self._attending else None
 
     @property
     def grid(self) -> tuple[int, int] | None:
         """Rows and columns of image patches for a vision model, else None."""
-        return self.axis(self._attending[0], 0).grid if self._attending else None
+        return self.axis(self._layered[0], 0).grid if self._attending else None
 
     def heads(self) -> pd.DataFrame:
         """One row per layer and head with its means over all rows that see a key; see `analysis.heads`."""
@@ -220,16 +235,30 @@ class Trace:
 
     def every_head(self) -> list[Head]:
         """All heads of all attending layers, in order, the effective attention where a layer has branches."""
-        return [self[layer, head] for layer in self.layers for head in range(self.head_count(layer))]
+        return [self[layer, head] for layer in self.layers for head in self.record(layer).head_numbers]
 
     @property
     def _attending(self) -> list[Record]:
         return [record for record in self.records if record.view is not None]
 
+    @property
+    def _layered(self) -> list[Record]:
+        """The records of the model's layers: all but pooling heads, unless there is nothing else."""
+        layers = [record for record in self._attending if record.kind != "pool"]
+        return layers or self._attending
+
     def _one_kind(self) -> None:
-        if len(self.kinds) > 1:
-            names = ", ".join(f"trace.{kind}" for kind in self.kinds)
+        kinds = [kind for kind in self.kinds if kind != "pool"]
+        if len(kinds) > 1:
+            names = ", ".join(f"trace.{kind}" for kind in kinds)
             raise UsageError(f"this trace has several kinds of attention: choose one of {names}")
+
+    def _no_head(self, record: Record, head: int) -> str:
+        if record.numbers is not None:
+            kept = ", ".join(map(str, record.numbers))
+            return f"head {head} was not kept: layer {record.layer} of this trace has the heads {kept}"
+        have = f"layer {record.layer} of this trace has {record.heads} heads (0 to {record.heads - 1})"
+        return f"head {head} does not exist: {have}"
 
     def _no_layer(self, layer: int) -> str:
         have = self.layers
@@ -271,7 +300,8 @@ class Head:
     def view(self) -> WeightView:
         """The weights on demand, with axes B = H = 1."""
         assert self.record.view is not None
-        return self.record.view.select(self.batch, self.head).crop(self.row_axis.valid, self.col_axis.valid)
+        index = self.record.head_numbers.index(self.head)
+        return self.record.view.select(self.batch, index).crop(self.row_axis.valid, self.col_axis.valid)
 
     def weights(self, rows: slice = slice(None), cols: slice = slice(None), *, budget: int = BUDGET) -> Tensor:
         """Exact weights [rows, cols]; the whole map unless ranges are given.
@@ -304,11 +334,19 @@ class Head:
     def statistics(self) -> Statistics:
         """Every row's statistics, each [M]; NaN for rows that see no key."""
         recorded = self.record.statistics
+        if recorded is None:
+            return each(self.view.statistics(), lambda tensor: tensor[0, 0])
+        index = self.record.head_numbers.index(self.head)
+        found = each(recorded, lambda tensor: tensor[self.batch, index, self.row_axis.valid])
         moved = self.col_axis.valid.start or 0
-        if recorded is None or moved:
-            found = self.view.statistics()
-            return _each(found, lambda tensor: tensor[0, 0])
-        return _each(recorded, lambda tensor: tensor[self.batch, self.head, self.row_axis.valid])
+        key = found.largest_key
+        return replace(found, largest_key=torch.where(key < 0, key, key - moved))
+
+    @property
+    def steps(self) -> tuple[int, ...] | None:
+        """For each row the forward pass that produced it, from zero for the prompt; None outside generation."""
+        steps = self.row_axis.steps
+        return None if steps is None else steps[self.row_axis.valid]
 
     @property
     def entropy(self) -> Tensor:
@@ -342,11 +380,6 @@ class Head:
         from .analysis.links import strongest_links
 
         return strongest_links(self, count, rows)
-
-
-def _each(statistics: Statistics, take: Any) -> Statistics:
-    """The same function applied to every column of the statistics."""
-    return Statistics(**{name: take(getattr(statistics, name)) for name in Statistics.__dataclass_fields__})
 
 
 def _size(count: int) -> str:

@@ -1,19 +1,22 @@
 """Where a head's weights come from: a view answers for any region, at any resolution, without holding the map.
 
 Every view has the same methods; axes as in `axes`. `QueryKey` recomputes from query, key and logsumexp, `Dense` holds
-weights that a model handed over, `Stacked` joins calls row by row (prefill and decoding steps), `Difference` subtracts
-one branch from another.
+weights that a model handed over. Views made of other views are in `composed`.
 """
+
+# ruff: noqa: D102 - `WeightView` says what the methods of every view do
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 import torch
+from torch import Tensor
+
 from attnviz_kernels import Statistics, View, pool_edges, pull, push, received, statistics, tile, visible_keys
 from attnviz_kernels import pool as pool_tiles
-from torch import Tensor
 
 Shape = tuple[int, int, int, int]
 
@@ -76,7 +79,20 @@ class QueryKey:
         return QueryKey(self.view.crop(rows, cols))
 
     def tile(self, rows: slice, cols: slice) -> Tensor:
-        return tile(self.view, rows, cols)
+        found = tile(self.view, rows, cols)
+        return found if found.shape[-1] < self.shape[3] else self._exact(found, rows)
+
+    def _exact(self, weights: Tensor, rows: slice) -> Tensor:
+        """Whole rows of weights, made to sum to what they must.
+
+        The scores are computed anew, in another order of summation than those behind logsumexp: the difference grows
+        with the size of the scores and is the same for a whole row.
+        """
+        total = torch.ones_like(weights[..., 0])
+        if self.view.sinks is not None:
+            sinks = self.view.sinks[:, None].to(weights.dtype)
+            total = 1 - torch.exp(sinks - self.view.logsumexp[:, :, rows])
+        return weights * torch.nan_to_num(total / weights.sum(-1)).unsqueeze(-1)
 
     def pool(self, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:
         return pool_tiles(self.view, shape, rows, cols, reduce)
@@ -123,13 +139,13 @@ class Dense:
         return Dense(self.weights[:, :, rows, cols], self.offset + start - moved)
 
     def tile(self, rows: slice, cols: slice) -> Tensor:
-        return self.weights[:, :, rows, cols].float()
+        return self._wide[:, :, rows, cols]
 
     def pool(self, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:
-        return pool_dense(self.tile(rows, cols), shape, reduce)
+        return pool_dense(self.tile(rows, cols), (self.weights[:, :, rows] != 0).any(-1), shape, reduce)
 
     def received(self) -> Tensor:
-        return self.weights.float().sum(-2)
+        return self._wide.sum(-2)
 
     def push(self, vector: Tensor) -> Tensor:
         return self.weights.to(vector.dtype) @ vector
@@ -138,23 +154,26 @@ class Dense:
         return self.weights.to(vector.dtype).transpose(-1, -2) @ vector
 
     def statistics(self) -> Statistics:
-        return dense_statistics(self.weights.float(), self.offset)
+        return dense_statistics(self._wide, self.offset)
 
     def visible(self) -> Tensor:
         return (self.weights != 0).sum(-1)
 
+    @property
+    def _wide(self) -> Tensor:
+        return self.weights if self.weights.dtype == torch.float64 else self.weights.float()
 
-def pool_dense(weights: Tensor, shape: tuple[int, int], reduce: str) -> Tensor:
-    """[..., R, C] block means or maxima of [..., M, N]; rows of zeros saw no key and are left out."""
-    seeing = (weights != 0).any(-1)
+
+def pool_dense(weights: Tensor, seeing: Tensor, shape: tuple[int, int], reduce: str) -> Tensor:
+    """[..., R, C] block means or maxima of [..., M, N]; rows where `seeing` [..., M] is False are left out."""
     row_edges, col_edges = (pool_edges(n, k) for n, k in zip(weights.shape[-2:], shape, strict=True))
     bands = []
-    for top, bottom in zip(row_edges, row_edges[1:], strict=False):
+    for top, bottom in pairwise(row_edges):
         band, count = weights[..., top:bottom, :], seeing[..., top:bottom].sum(-1, keepdim=True)
         line = band.sum(-2) if reduce == "mean" else band.amax(-2)
         blocks = [
             line[..., left:right].sum(-1) / (right - left) if reduce == "mean" else line[..., left:right].amax(-1)
-            for left, right in zip(col_edges, col_edges[1:], strict=False)
+            for left, right in pairwise(col_edges)
         ]
         row = torch.stack(blocks, dim=-1)
         bands.append((row / count if reduce == "mean" else row).masked_fill(count == 0, torch.nan))

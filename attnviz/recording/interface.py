@@ -3,44 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
-from attnviz_kernels import Emit, Mask, attend
-from attnviz_kernels.spec import View
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnviz_kernels import Emit, Mask, View, attend, choose, reference
 
 from ..errors import RecordingError
 from .active import listening
+from .heard import Heard
 from .masks import Carrier, Placed, carrier
+from .verify import verify
 
 NAME = "attnviz"
 """What transformers' registries and a recorded model's configuration call this implementation."""
 
 IGNORED = frozenset(
-    "sliding_window is_causal output_attentions output_hidden_states position_ids cache_position use_cache deterministic"
-    " encoder_hidden_states return_dict token_type_ids".split()
+    [
+        "cache_position",
+        "deterministic",
+        "encoder_hidden_states",
+        "is_causal",
+        "output_attentions",
+        "output_hidden_states",
+        "position_ids",
+        "return_dict",
+        "sliding_window",
+        "token_type_ids",
+        "use_cache",
+    ]
 )
 """Keywords that carry no maths here: what they say about the mask, the mask already says."""
+
+MATHS = frozenset(["softcap", "position_bias", "s_aux", "sinks"])
+
+BEFORE_DROPOUT = "training mode: the weights are those before dropout"
 
 _lock = Lock()
 _users = 0
 
 
 @contextmanager
-def switched(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Let the modules call `attention`; their configurations and the registries are put back at the end."""
-    configs = {id(module.config): module.config for module in modules if hasattr(module, "config")}
-    before = {key: config._attn_implementation_internal for key, config in configs.items()}
+def switched(listening: Iterable[nn.Module], by_hand: Iterable[nn.Module]) -> Iterator[None]:
+    """Let modules call `attention`, and those that compute by hand do so eagerly; all is put back at the end."""
+    configs: dict[int, tuple[Any, str]] = {}
+    for modules, name in ((by_hand, "eager"), (listening, NAME)):
+        configs |= {id(module.config): (module.config, name) for module in modules if hasattr(module, "config")}
+    before = {key: config._attn_implementation_internal for key, (config, _) in configs.items()}
     _register(1)
     try:
-        for config in configs.values():
-            config._attn_implementation_internal = NAME
+        for config, name in configs.values():
+            config._attn_implementation_internal = name
         yield
     finally:
-        for key, config in configs.items():
+        for key, (config, _) in configs.items():
             config._attn_implementation_internal = before[key]
         _register(-1)
 
@@ -67,37 +87,59 @@ def attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    softcap: float | None = None,
-    position_bias: Tensor | None = None,
-    s_aux: Tensor | None = None,
-    sinks: Tensor | None = None,
-    **others: Any,
+    **keywords: Any,
 ) -> tuple[Tensor, None]:
     """Attention as transformers asks for it; output [B, M, H, E]. The recorders of the module keep the call."""
-    refuse_unknown(module, others)
+    refuse_unknown(module, keywords)
     placed = read_mask(attention_mask)
-    recorders = listening(module)
-    attended = attend(
-        query,
-        key,
-        value,
-        scale=scaling,
-        mask=placed.mask,
-        softcap=softcap,
-        bias=position_bias,
-        sinks=s_aux if sinks is None else sinks,
-        emit=Emit(statistics=any(recorder.wants_statistics(module) for recorder in recorders)),
-    )
-    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    view = View(query, key, attended.logsumexp, scale, placed.mask, softcap, position_bias, s_aux if sinks is None else sinks)
+    recorders = () if torch._C._current_graph_task_id() != -1 else listening(module)
+    maths = {
+        "scale": query.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        "mask": placed.mask,
+        "softcap": keywords.get("softcap"),
+        "bias": four_axes(keywords.get("position_bias")),
+        "sinks": keywords.get("s_aux") if keywords.get("sinks") is None else keywords["sinks"],
+    }
+    dropped = dropout > 0 and module.training
+    emit = merged(recorder.emit(module, query, key) for recorder in recorders)
+    with torch.no_grad() if dropped else nullcontext():
+        attended = attend(query, key, value, emit=emit, **maths)
+    view = View(query, key, attended.logsumexp, **maths)
+    notes = (BEFORE_DROPOUT,) if dropped else ()
+    heard = Heard(view, placed, value, choose(view), notes, attended.statistics, attended.weights)
+    if any(recorder.sees_first(type(module), tuple(keywords)) for recorder in recorders):
+        verify(module, heard, attended.output, {"scaling": maths["scale"], **keywords})
     for recorder in recorders:
-        recorder.add(module, view, placed, attended, value)
-    return attended.output.transpose(1, 2).contiguous(), None
+        recorder.add(module, heard)
+    output = dropped_out(view, value, dropout) if dropped else attended.output
+    return output.transpose(1, 2).contiguous(), None
+
+
+def dropped_out(view: View, value: Tensor, dropout: float) -> Tensor:
+    """[B, H, M, E]: attention with dropout of weights, as eager attention does it, from the whole map."""
+    score = reference.scores(view)
+    if view.sinks is not None:
+        sinks = view.sinks.to(score.dtype)[None, :, None, None].expand(*score.shape[:3], 1)
+        score = torch.cat([score, sinks], -1)
+    weights = torch.softmax(score, -1)[..., : view.shape[3]].nan_to_num()
+    weights = F.dropout(weights.to(value.dtype), dropout)
+    return weights @ value.repeat_interleave(view.shape[1] // value.shape[1], 1)
+
+
+def merged(wishes: Iterable[Emit]) -> Emit:
+    """All that several recorders ask for."""
+    wanted = list(wishes)
+    return Emit(statistics=any(emit.statistics for emit in wanted), weights=any(emit.weights for emit in wanted))
+
+
+def four_axes(tensor: Tensor | None) -> Tensor | None:
+    """A tensor that broadcasts to [B, H, M, N], with all four axes."""
+    return None if tensor is None else tensor[(None,) * (4 - tensor.dim())]
 
 
 def refuse_unknown(module: nn.Module, others: dict[str, Any]) -> None:
     """RecordingError for a keyword whose meaning is not known, because ignoring it could change the result."""
-    unknown = [name for name, value in others.items() if value is not None and name not in IGNORED]
+    unknown = [name for name, value in others.items() if value is not None and name not in IGNORED | MATHS]
     if unknown:
         raise RecordingError(
             f"{type(module).__name__} passes {', '.join(unknown)} to its attention, whose meaning is not known here:"
@@ -111,7 +153,4 @@ def read_mask(attention_mask: Tensor | None) -> Placed:
         return attention_mask.placed
     if attention_mask is None:
         return Placed(Mask())
-    return Placed(Mask(dense=attention_mask))
-
-
-__all__ = ["IGNORED", "NAME", "attention", "replace", "switched"]
+    return Placed(Mask(dense=four_axes(attention_mask)))

@@ -2,50 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..errors import UsageError
 from ..tokens import Token, TokenAxis, named, positions, read_ids
 
+Labels = Sequence[str] | Mapping[str, Sequence[str]]
 
-@dataclass
+
+@dataclass(frozen=True)
 class Given:
-    """The inputs of one stack over a run: ids [B, M] and which of them are real [B, M], where they were seen."""
+    """What one sequence was made of: ids [total] from position `start` on, which are real [total], steps, image grid.
 
+    stop is where the tokens of a returned sequence end.
+    """
+
+    total: int
+    start: int = 0
     ids: Tensor | None = None
     real: Tensor | None = None
+    stop: int | None = None
+    steps: tuple[int, ...] | None = None
+    grid: tuple[int, int] | None = None
 
 
-def axes(given: Given, batch: int, length: int, tokenizer: Any, labels: Sequence[str] | None, text: str | None) -> tuple[TokenAxis, ...]:
-    """The labels of each sequence of a batch, for an axis of the given length."""
-    return tuple(_axis(given, index, length, tokenizer, labels, text) for index in range(batch))
+def axis(given: Given, tokenizer: Any, labels: Sequence[str] | None, text: str | None) -> TokenAxis:
+    """The labels of one sequence: those a user gave, else tokens, ids, patches or positions."""
+    valid = _valid(given)
+    if labels is not None:
+        return TokenAxis(_named(labels, valid, given.total), valid, steps=given.steps)
+    if given.ids is None:
+        tokens = positions(given.total) if given.grid is None else patches(given.grid, given.total)
+        return TokenAxis(tokens, valid, None, given.grid, given.steps)
+    ids = [int(number) for number in given.ids]
+    tokens, source = _read(ids, tokenizer, text)
+    return TokenAxis((*positions(given.start), *tokens), valid, source, None, given.steps)
 
 
-def _axis(given: Given, index: int, length: int, tokenizer: Any, labels: Sequence[str] | None, text: str | None) -> TokenAxis:
-    valid = _valid(given.real, index, length)
-    if labels is not None and len(labels) in (length, valid.stop - valid.start):
-        start = valid.start if len(labels) != length else 0
-        return TokenAxis(_filled(named(labels), start, length), valid)
-    if given.ids is None or given.ids.shape[1] != length:
-        return TokenAxis(positions(length), valid)
-    ids = [int(number) for number in given.ids[min(index, len(given.ids) - 1)]]
+def side_labels(labels: Labels | None, side: str) -> Sequence[str] | None:
+    """The labels a user gave for one side: a mapping names sides, a plain sequence is for all of them."""
+    return labels.get(side) if isinstance(labels, Mapping) else labels
+
+
+def patches(grid: tuple[int, int], total: int) -> tuple[Token, ...]:
+    """Labels "row,column" of image patches, after the tokens that a model puts before them."""
+    height, width = grid
+    extra = total - height * width
+    if extra < 0:
+        return positions(total)
+    first = [Token(None, name, name, special=True) for name in ("[CLS]", *(f"[extra {k}]" for k in range(1, extra)))]
+    cells = [f"{row},{column}" for row in range(height) for column in range(width)]
+    return (*first[:extra], *named(cells))
+
+
+def _read(ids: list[int], tokenizer: Any, text: str | None) -> tuple[tuple[Token, ...], str | None]:
     if tokenizer is None:
-        return TokenAxis(tuple(Token(number, str(number), str(number)) for number in ids), valid)
-    tokens, source = read_ids(tokenizer, ids, text)
-    return TokenAxis(tokens, valid, source)
+        return tuple(Token(number, str(number), str(number)) for number in ids), None
+    return read_ids(tokenizer, ids, text)
 
 
-def _filled(tokens: tuple[Token, ...], start: int, length: int) -> tuple[Token, ...]:
-    blank = positions(length)
-    return (*blank[:start], *tokens, *blank[start + len(tokens) :])
+def _named(labels: Sequence[str], valid: slice, total: int) -> tuple[Token, ...]:
+    if len(labels) == total:
+        return named(labels)
+    if len(labels) != valid.stop - valid.start:
+        raise UsageError(f"tokens= must have one label for each of the {total} tokens, got {len(labels)}")
+    blank = positions(total)
+    return (*blank[: valid.start], *named(labels), *blank[valid.stop :])
 
 
-def _valid(real: Tensor | None, index: int, length: int) -> slice:
-    if real is None or real.shape[1] != length:
-        return slice(0, length)
-    where = torch.nonzero(real[min(index, len(real) - 1)])[:, 0]
-    return slice(int(where[0]), int(where[-1]) + 1) if len(where) else slice(0, length)
+def _valid(given: Given) -> slice:
+    stop = given.total if given.stop is None else min(given.stop, given.total)
+    if given.real is None:
+        return slice(0, stop)
+    where = torch.nonzero(given.real[:stop])[:, 0]
+    return slice(int(where[0]), int(where[-1]) + 1) if len(where) else slice(0, stop)

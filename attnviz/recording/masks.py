@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from attnviz_kernels import Mask
 from torch import Tensor
+
+from attnviz_kernels import Mask
 
 _FUNCTIONS = "transformers.masking_utils"
 _METADATA = {
     Tensor.shape.__get__,  # type: ignore[attr-defined]
-    Tensor.dtype.__get__,  # type: ignore[attr-defined]
+    Tensor.dtype.__get__,
     Tensor.device.__get__,  # type: ignore[attr-defined]
     Tensor.ndim.__get__,  # type: ignore[attr-defined]
     Tensor.size,
@@ -45,10 +46,10 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Placed:
-    """A mask as structure, and the absolute positions of the call's first query and first key."""
+    """A mask as structure, and the absolute positions of the call's first query and first key, where they are known."""
 
     mask: Mask
-    row_start: int = 0
+    row_start: int | None = None
     key_start: int = 0
 
 
@@ -96,8 +97,17 @@ def carrier(
     from transformers.masking_utils import causal_mask_function, eager_mask, sdpa_mask
 
     function = causal_mask_function if mask_function is None else mask_function
-    shape = dict(batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset)
-    options = {**options, **shape, "mask_function": function, "attention_mask": attention_mask, "device": device}
+    options = {
+        **options,
+        "batch_size": batch_size,
+        "q_length": q_length,
+        "kv_length": kv_length,
+        "q_offset": q_offset,
+        "kv_offset": kv_offset,
+        "mask_function": function,
+        "attention_mask": attention_mask,
+        "device": device,
+    }
     row_start, key_start = int(q_offset), int(kv_offset)
     pattern = read(function)
     if pattern is None:
@@ -111,7 +121,7 @@ def carrier(
     empty = torch.zeros((), dtype=dtype, device=device).expand(batch_size, 1, q_length, kv_length)
     result = empty.as_subclass(Carrier)
     result.placed = Placed(mask, row_start, key_start)
-    result.build = lambda: eager_mask(**options, dtype=dtype)  # type: ignore[return-value]
+    result.build = lambda: eager_mask(**options, dtype=dtype)
     return result
 
 

@@ -1,61 +1,294 @@
-"""One attention call as it is kept, and how the calls of one run join into one map."""
+"""One attention call as it is kept, and how the calls of one run join into one map.
+
+A cache hands the keys of all earlier tokens to every call. Only the keys of a call's own tokens are kept with it, so
+that a run takes memory in proportion to its length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
-from attnviz_kernels import Mask, Statistics, View
 from torch import Tensor
+from torch.nn import functional as F
 
-from ..views import QueryKey, WeightView
+from attnviz_kernels import Statistics, View
+
+from ..composed import Stacked, Unkept, each, join_statistics
+from ..errors import RecordingError
+from ..views import Dense, QueryKey, WeightView
+
+Take = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Part:
-    """One call of a run: the queries row_start, row_start + 1, ... and the keys that no earlier part holds.
+    """One call: M queries from position row_start on, and N keys from position key_start on.
 
-    view.key holds the keys from `new_keys` on; the mask is still that of all N keys, which begin at `key_start`.
+    step counts the forward passes of the run; statistics are [B, H, M]; size is the memory that the call takes.
     """
 
-    view: View
     row_start: int
+    rows: int
     key_start: int
-    new_keys: int
+    keys: int
     step: int
+    causal: bool = False
     statistics: Statistics | None = None
-    value: Tensor | None = None
+    size: int = 0
 
     @property
     def row_stop(self) -> int:
         """One past the last query's position."""
-        return self.row_start + self.view.query.shape[2]
+        return self.row_start + self.rows
+
+    @property
+    def key_stop(self) -> int:
+        """One past the last key that a query of this call may see."""
+        stop = self.key_start + self.keys
+        return min(stop, self.row_stop) if self.causal else stop
+
+    @property
+    def batch(self) -> int:
+        """How many sequences the call held."""
+        raise NotImplementedError
+
+    def picked(self, rows: Tensor) -> Self:
+        """The part with its sequences [B] replaced by those chosen, in that order."""
+        batch = self.batch
+        if rows.tolist() == list(range(batch)):
+            return self
+        return self._changed(lambda tensor: tensor.index_select(0, rows) if tensor.shape[0] == batch else tensor)
+
+    def until(self, stop: int) -> Self:
+        """The part without the queries from a position on."""
+        count = self.rows - (self.row_stop - stop)
+        return replace(self._first(count), rows=count)
+
+    def _first(self, count: int) -> Self:
+        statistics = None if self.statistics is None else each(self.statistics, lambda column: column[..., :count])
+        return replace(self, statistics=statistics)
+
+    def _changed(self, take: Take) -> Self:
+        statistics = None if self.statistics is None else each(self.statistics, take)
+        return replace(self, statistics=statistics)
 
 
-def compact(tensor: Tensor) -> Tensor:
-    """The detached tensor, copied where it is a small part of what its memory holds."""
-    tensor = tensor.detach()
-    held, needed = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
-    return tensor.clone() if held > 1.25 * needed else tensor
+@dataclass(frozen=True, kw_only=True)
+class Kept(Part):
+    """A call of which queries and keys are kept: keys from position `kept_from` on, possibly none.
+
+    view.mask is that of the whole call, N keys. value is [B, G, kept keys, E].
+    """
+
+    view: View
+    kept_from: int
+    value: Tensor | None = None
+
+    @property
+    def batch(self) -> int:
+        """How many sequences the call held."""
+        return self.view.query.shape[0]
+
+    @property
+    def kept_to(self) -> int:
+        """One past the last kept key's position."""
+        return self.kept_from + self.view.key.shape[2]
+
+    def _changed(self, take: Take) -> Self:
+        view, mask = self.view, self.view.mask
+        mask = replace(
+            mask,
+            key_padding=_maybe(mask.key_padding, take),
+            segments=None if mask.segments is None else (take(mask.segments[0]), take(mask.segments[1])),
+            dense=_maybe(mask.dense, take),
+        )
+        bias = _maybe(view.bias, take)
+        query, key, logsumexp = take(view.query), take(view.key), take(view.logsumexp)
+        view = replace(view, query=query, key=key, logsumexp=logsumexp, bias=bias, mask=mask)
+        return replace(super()._changed(take), view=view, value=_maybe(self.value, take))
+
+    def _first(self, count: int) -> Self:
+        view, mask = self.view, self.view.mask
+        mask = replace(
+            mask,
+            segments=None if mask.segments is None else (mask.segments[0][:, :count], mask.segments[1]),
+            dense=_maybe(mask.dense, lambda dense: _rows(dense, count)),
+        )
+        bias = _maybe(view.bias, lambda bias: _rows(bias, count))
+        query, logsumexp = view.query[:, :, :count], view.logsumexp[:, :, :count]
+        view = replace(view, query=query, logsumexp=logsumexp, bias=bias, mask=mask)
+        return replace(super()._first(count), view=view)
 
 
-def join(parts: Sequence[Part]) -> WeightView:
-    """The map of all parts together, rows and columns at their absolute positions."""
-    if len(parts) == 1:
-        return QueryKey(parts[0].view)
-    raise NotImplementedError
+@dataclass(frozen=True, kw_only=True)
+class Weighed(Part):
+    """A call of which the weights [B, H, M, N] are kept."""
+
+    weights: Tensor
+
+    @property
+    def batch(self) -> int:
+        """How many sequences the call held."""
+        return self.weights.shape[0]
+
+    def _first(self, count: int) -> Self:
+        return replace(super()._first(count), weights=self.weights[:, :, :count])
+
+    def _changed(self, take: Take) -> Self:
+        return replace(super()._changed(take), weights=take(self.weights))
 
 
-def join_statistics(parts: Sequence[Part]) -> Statistics | None:
-    """The statistics of all rows; largest_key counted from the first column."""
-    moved = [_moved(part) for part in parts if part.statistics is not None]
-    if len(moved) != len(parts):
+@dataclass(frozen=True, kw_only=True)
+class Counted(Part):
+    """A call of which only statistics are kept, and how many keys each query saw [B, H, M]."""
+
+    seen: Tensor
+
+    @property
+    def batch(self) -> int:
+        """How many sequences the call held."""
+        return self.seen.shape[0]
+
+    def _first(self, count: int) -> Self:
+        return replace(super()._first(count), seen=self.seen[:, :, :count])
+
+    def _changed(self, take: Take) -> Self:
+        return replace(super()._changed(take), seen=take(self.seen))
+
+
+def own_keys(part: Part, crosses: bool, goes_on: bool) -> tuple[int, int]:
+    """Which keys a call has to keep, as a range of positions.
+
+    The first call of a run keeps all keys it may see, later ones those of their own tokens; keys that come from
+    another sequence never change.
+    """
+    if not goes_on:
+        return part.key_start, part.key_stop
+    if crosses:
+        return part.key_stop, part.key_stop
+    return max(part.row_start, part.key_start), min(part.row_stop, part.key_stop)
+
+
+def join(parts: Sequence[Any]) -> WeightView:
+    """The map of all parts together; its first row and column are the first part's.
+
+    One view where one mask describes all parts, else the parts one under another.
+    """
+    left, right = parts[0].key_start, max(part.key_stop for part in parts)
+    if isinstance(parts[0], Kept):
+        return _join_kept(parts, left, right)
+    if isinstance(parts[0], Weighed):
+        padded = [_padded(part, left, right) for part in parts]
+        return Dense(padded[0] if len(padded) == 1 else torch.cat(padded, 2), parts[0].row_start - left)
+    seen = torch.cat([part.seen for part in parts], 2)
+    return Unkept((*seen.shape, right - left), seen)
+
+
+def joined_statistics(parts: Sequence[Part]) -> Statistics | None:
+    """The statistics of all rows, columns counted from the first part's first key."""
+    found = [part.statistics for part in parts if part.statistics is not None]
+    if len(found) < len(parts):
         return None
-    return Statistics(*(torch.cat([getattr(one, f.name) for one in moved], -1) for f in fields(Statistics)))
+    return join_statistics(found, tuple(part.key_start - parts[0].key_start for part in parts))
 
 
-def _moved(part: Part) -> Statistics:
-    assert part.statistics is not None
-    key = part.statistics.largest_key
-    return replace(part.statistics, largest_key=torch.where(key < 0, key, key + part.key_start))
+def joined_value(parts: Sequence[Any]) -> Tensor | None:
+    """The values [B, G, N, E] of all keys, where they were kept."""
+    if not isinstance(parts[0], Kept) or parts[0].value is None:
+        return None
+    return _gather([part.value for part in parts], parts, parts[0].key_start, max(part.key_stop for part in parts))
+
+
+def _join_kept(parts: Sequence[Kept], left: int, right: int) -> WeightView:
+    key = _gather([part.view.key for part in parts], parts, left, right)
+    if all(_joins(part, parts[0]) for part in parts):
+        return QueryKey(_one(parts, key, left, right))
+    views = [_alone(part, key, left) for part in parts]
+    if len(views) == 1:
+        return views[0]
+    return Stacked(tuple(views), tuple(part.key_start - left for part in parts), right - left)
+
+
+def _gather(tensors: Sequence[Tensor], parts: Sequence[Kept], left: int, right: int) -> Tensor:
+    """Keys or values [B, G, right - left, ...] put together from what the parts kept."""
+    first = tensors[0]
+    if len(parts) == 1 and first.shape[2] == right - left:
+        return first
+    whole = first.new_empty(*first.shape[:2], right - left, first.shape[3])
+    known = left
+    for part, tensor in zip(parts, tensors, strict=True):
+        if part.kept_from > known:
+            raise RecordingError(
+                f"the keys of positions {known} to {part.kept_from - 1} were not seen: record from the first token on"
+            )
+        whole[:, :, part.kept_from - left : part.kept_to - left] = tensor[:, :, : right - part.kept_from]
+        known = max(known, part.kept_to)
+    return whole
+
+
+def _joins(part: Kept, first: Kept) -> bool:
+    """Whether one mask can describe both calls."""
+    one, other = part.view.mask, first.view.mask
+    alike = (one.causal, one.window, one.chunk) == (other.causal, other.window, other.chunk)
+    return alike and (one.segments is None) == (other.segments is None) and one.dense is None and part.view.bias is None
+
+
+def _one(parts: Sequence[Kept], key: Tensor, left: int, right: int) -> View:
+    first = parts[0]
+    if len(parts) == 1 and right - left == first.keys:
+        return replace(first.view, key=key)
+    mask = replace(
+        first.view.mask,
+        offset=first.row_start - left,
+        key_padding=_padding(parts, left, right),
+        segments=_segments(parts, left, right),
+    )
+    query = torch.cat([part.view.query for part in parts], 2)
+    logsumexp = torch.cat([part.view.logsumexp for part in parts], 2)
+    return replace(first.view, query=query, key=key, logsumexp=logsumexp, mask=mask)
+
+
+def _padding(parts: Sequence[Kept], left: int, right: int) -> Tensor | None:
+    """[B, N]: which keys are real, by the last part that says so."""
+    given = [(part, part.view.mask.key_padding) for part in parts if part.view.mask.key_padding is not None]
+    if not given:
+        return None
+    real = given[0][1].new_ones(given[0][1].shape[0], right - left)
+    for part, padding in given:
+        real[:, part.key_start - left : part.key_stop - left] = padding[:, : part.key_stop - part.key_start]
+    return real
+
+
+def _segments(parts: Sequence[Kept], left: int, right: int) -> tuple[Tensor, Tensor] | None:
+    given = [(part, part.view.mask.segments) for part in parts if part.view.mask.segments is not None]
+    if not given:
+        return None
+    rows = torch.cat([segments[0] for _, segments in given], 1)
+    keys = rows.new_zeros(rows.shape[0], right - left)
+    for part, segments in given:
+        keys[:, part.key_start - left : part.key_stop - left] = segments[1][:, : part.key_stop - part.key_start]
+    return rows, keys
+
+
+def _alone(part: Kept, key: Tensor, left: int) -> WeightView:
+    """One call with all the keys it saw."""
+    start = part.key_start - left
+    return QueryKey(replace(part.view, key=key[:, :, start : start + part.keys]))
+
+
+def _padded(part: Weighed, left: int, right: int) -> Tensor:
+    """Weights [B, H, M, right - left], zero for keys that the call did not have."""
+    start, width = part.key_start - left, part.key_stop - part.key_start
+    return F.pad(part.weights[..., :width], (start, right - left - start - width))
+
+
+def _rows(tensor: Tensor, count: int) -> Tensor:
+    """The first rows of a tensor that broadcasts to [B, H, M, N]."""
+    return tensor if tensor.shape[-2] == 1 else tensor[..., :count, :]
+
+
+def _maybe(tensor: Tensor | None, take: Take) -> Tensor | None:
+    return None if tensor is None else take(tensor)

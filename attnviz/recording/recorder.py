@@ -2,91 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from attnviz_kernels import Attended, View
 from torch import Tensor, nn
 
+from attnviz_kernels import Emit, View, visible_keys
+
 from ..errors import RecordingError
-from ..trace import AXES, Record, Trace
-from .labels import Given, axes
-from .masks import Placed
-from .modules import Place
-from .parts import Part, compact, join, join_statistics
+from ..estimate import STATISTICS_BYTES
+from ..trace import Trace
+from .heard import Heard
+from .labels import Labels
+from .modules import Place, is_differential
+from .options import Options
+from .parts import Counted, Kept, Part, Weighed, own_keys
+from .runs import Run
+from .store import Store
 
-KEEP = ("qk", "qkv", "statistics", "weights")
+Key = tuple[str, int]
+"""A module's path and which of its calls in one forward pass."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What is kept of each call; see `record`."""
+@dataclass
+class Calls:
+    """All calls of one module in one run; index counts the module's calls in one forward pass."""
 
-    keep: str = "qk"
-    layers: frozenset[int] | None = None
-    dtype: torch.dtype | None = None
+    place: Place
+    module: nn.Module | None
+    index: int
+    rung: str
+    backend: str
+    notes: tuple[str, ...]
+    parts: list[Part]
 
 
 class Recorder:
-    """Collects the calls of the modules it listens to; `finish` turns them into the trace's records and axes."""
+    """Collects the calls of the modules it listens to; `assembly.finish` turns them into records and axes."""
 
-    def __init__(self, trace: Trace, options: Options, tokenizer: Any, labels: Sequence[str] | None) -> None:
+    def __init__(
+        self, trace: Trace, options: Options, tokenizer: Any = None, labels: Labels | None = None
+    ) -> None:
         self.trace = trace
         self.options = options
+        self.store = Store(options.budget, options.dtype, options.spill)
         self.tokenizer, self.labels = tokenizer, labels
         self.text: str | None = None
         self.places: dict[int, Place] = {}
-        self.parts: dict[str, list[Part]] = {}
-        self.given: dict[str, Given] = {}
+        self.runs: dict[str, Run] = {}
+        self.calls: dict[Key, Calls] = {}
+        self.visits: dict[str, int] = {}
+        self.caches: dict[int, list[Run]] = {}
+        self.sequences: Tensor | None = None
+        self.ends: tuple[int, ...] = ()
+        self.replaced = 0
+        self._seen: set[tuple[type[nn.Module], tuple[str, ...]]] = set()
+        self._latest: tuple[Place, View] | None = None
 
-    def wants_statistics(self, module: nn.Module) -> bool:
-        """Whether this module's rows are to be described."""
-        return self.wants(module)
-
-    def wants(self, module: nn.Module) -> bool:
-        """Whether this module's layer is kept."""
-        chosen = self.options.layers
-        return chosen is None or self.places[id(module)].layer in chosen
-
-    def add(self, module: nn.Module, view: View, placed: Placed, attended: Attended, value: Tensor) -> None:
-        """Keep one attention call."""
-        if not self.wants(module):
-            return
-        place = self.places[id(module)]
-        kept = View(
-            compact(view.query), compact(view.key), view.logsumexp.detach(), view.scale, view.mask, view.softcap,
-            view.bias, view.sinks,
-        )
-        part = Part(kept, placed.row_start, placed.key_start, 0, 0, attended.statistics)
-        calls = self.parts.setdefault(place.name, [])
-        if calls:
-            raise RecordingError("a second call of the same module cannot be recorded yet")
-        calls.append(part)
-
-    def hear(self, stack: str, given: Given) -> None:
-        """Keep what a stack was given, for labels."""
-        self.given[stack] = given
-
-    def finish(self) -> None:
-        """Fill the trace from the calls kept so far."""
-        stacks: dict[str, str] = {}
+    def begin(self, stack: str, start: int, count: int, ids: Tensor | None, mask: Tensor | None) -> None:
+        """A stack begins a forward pass over tokens start to start + count; start 0 begins a new run."""
+        run = self.runs.get(stack)
+        if run is None or start == 0:
+            self.replaced += run is not None
+            self._forget(stack)
+            run = self.runs[stack] = Run()
+        run.add(start, count, ids, mask)
         for place in self.places.values():
-            parts = self.parts.get(place.name)
-            if not parts:
-                continue
-            view = join(parts)
-            self.trace.records.append(
-                Record(place.name, place.layer, place.kind, "interface", "", view, statistics=join_statistics(parts))
-            )
-            stacks[AXES[place.kind][0]] = place.stack
-        for side, stack in stacks.items():
-            self._label(side, stack)
+            if place.stack == stack:
+                self.visits[place.name] = 0
 
-    def _label(self, side: str, stack: str) -> None:
-        record = next(r for r in self.trace.records if r.view is not None and AXES[r.kind][0] == side)
-        assert record.view is not None
-        batch, _, rows, _ = record.view.shape
-        given = self.given.get(stack, Given())
-        self.trace.axes[side] = axes(given, batch, rows, self.tokenizer, self.labels, self.text)
+    def emit(self, module: nn.Module, query: Tensor, key: Tensor) -> Emit:
+        """What the kernel should leave behind for this recorder."""
+        place = self.places[id(module)]
+        if not self.wants(place):
+            return Emit()
+        if self.options.keep == "weights":
+            self.store.check(query.shape[:3].numel() * key.shape[2] * 4, self._what(place))
+        return Emit(statistics=True, weights=self.options.keep == "weights")
+
+    def sees_first(self, kind: type[nn.Module], keywords: tuple[str, ...]) -> bool:
+        """Whether this recorder meets a class of modules, called in this way, for the first time."""
+        if (kind, keywords) in self._seen:
+            return False
+        self._seen.add((kind, keywords))
+        return True
+
+    def wants(self, place: Place) -> bool:
+        """Whether a module's calls are kept."""
+        return self.options.layers is None or place.shared or place.layer in self.options.layers
+
+    def add(self, module: nn.Module, heard: Heard) -> None:
+        """Keep one attention call of the interface."""
+        place = self.places[id(module)]
+        index = self.visits.get(place.name, 0)
+        self.visits[place.name] = index + 1
+        if not self.wants(place):
+            return
+        if self._same_as_before(place, index, heard.view):
+            return
+        if self.options.heads is not None and not is_differential(module):
+            heard = heard.only(self.options.heads, place.layer)
+        calls = self._calls(place, module, index, "interface", heard.backend, heard.notes)
+        run = self.runs.setdefault(place.stack, Run([0], [heard.view.query.shape[2]], [None], [None]))
+        crosses = place.kind == "cross"
+        known = None if crosses else heard.placed.row_start
+        part = Part(
+            row_start=run.starts[-1] if known is None else known,
+            rows=heard.view.query.shape[2],
+            key_start=heard.placed.key_start,
+            keys=heard.view.key.shape[2],
+            step=run.step,
+            causal=heard.view.mask.causal and not crosses,
+            statistics=heard.statistics,
+        )
+        self._append(calls, part, lambda goes_on: self._kept(part, heard, crosses, goes_on, self._what(place)))
+
+    def add_weights(self, place: Place, weights: Tensor, branch: int = 0, notes: tuple[str, ...] = ()) -> None:
+        """Keep weights [B, H, M, N] that the model handed over."""
+        if self.options.heads is not None:
+            weights = weights.index_select(1, torch.tensor(self.options.heads, device=weights.device))
+        run = self.runs[place.stack]
+        calls = self._calls(place, None, branch, "output_attentions", "", notes)
+        part = Weighed(
+            row_start=run.starts[-1],
+            rows=weights.shape[2],
+            key_start=0,
+            keys=weights.shape[3],
+            step=run.step,
+            weights=weights,
+        )
+        kept = replace(part, weights=self.store.keep(weights, self._what(place)), size=weights.numel() * 4)
+        self._append(calls, part, lambda _: kept)
+
+    def _same_as_before(self, place: Place, index: int, view: View) -> bool:
+        """Whether a module attends again with the same queries and keys, to other values: the same weights."""
+        before, self._latest = self._latest, (place, view)
+        if index == 0 or before is None or before[0] is not place:
+            return False
+        pairs = ((before[1].query, view.query), (before[1].key, view.key))
+        return all(one.data_ptr() == other.data_ptr() and one.shape == other.shape for one, other in pairs)
+
+    def _calls(
+        self, place: Place, module: nn.Module | None, index: int, rung: str, backend: str, notes: tuple[str, ...]
+    ) -> Calls:
+        return self.calls.setdefault((place.name, index), Calls(place, module, index, rung, backend, notes, []))
+
+    def _what(self, place: Place) -> str:
+        return f"layer {place.layer} of {self.trace.model}"
+
+    def _append(self, calls: Calls, part: Part, keep: Callable[[bool], Part]) -> None:
+        self._make_room(calls, part)
+        before = self.store.used
+        kept = keep(bool(calls.parts))
+        calls.parts.append(replace(kept, size=self.store.used - before))
+
+    def _kept(self, part: Part, heard: Heard, crosses: bool, goes_on: bool, what: str) -> Part:
+        fields = {name: getattr(part, name) for name in Part.__dataclass_fields__}
+        keep, store, view = self.options.keep, self.store, heard.view
+        store.count(view.logsumexp.numel() * (4 + STATISTICS_BYTES), what)
+        if keep == "statistics":
+            return Counted(**fields, seen=visible_keys(view))
+        if keep == "weights":
+            assert heard.weights is not None
+            return Weighed(**fields, weights=store.keep(heard.weights, what))
+        first, stop = own_keys(part, crosses, goes_on)
+        own = slice(first - part.key_start, stop - part.key_start)
+        kept = replace(
+            view,
+            query=store.vectors(view.query, what),
+            key=store.vectors(view.key[:, :, own], what),
+            logsumexp=view.logsumexp.detach(),
+            bias=None if view.bias is None else view.bias.detach(),
+            sinks=None if view.sinks is None else view.sinks.detach(),
+        )
+        values = store.vectors(heard.value[:, :, own], what) if keep == "qkv" else None
+        return Kept(**fields, view=kept, kept_from=first, value=values)
+
+    def _make_room(self, calls: Calls, part: Part) -> None:
+        """Take back what a call replaces: all that was kept from its first position on."""
+        parts = calls.parts
+        while parts and parts[-1].row_start >= part.row_start:
+            self.store.used -= parts.pop().size
+        if not parts:
+            return
+        if parts[-1].row_stop > part.row_start:
+            parts[-1] = parts[-1].until(part.row_start)
+        if parts[-1].row_stop < part.row_start:
+            raise RecordingError(
+                f"{calls.place.name} attends from position {part.row_start}, but only {parts[-1].row_stop} positions"
+                " were recorded: a recording must see every step of a generation"
+            )
+
+    def _forget(self, stack: str) -> None:
+        """Drop the calls of a stack's earlier run."""
+        for key, calls in list(self.calls.items()):
+            if calls.place.stack == stack:
+                self.store.used -= sum(part.size for part in calls.parts)
+                del self.calls[key]

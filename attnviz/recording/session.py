@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,10 +14,15 @@ from torch import nn
 from ..errors import RecordingError, UsageError
 from ..trace import Trace
 from .active import leave, listen
+from .assembly import finish
+from .generic import fill, generic, nothing_heard
 from .interface import switched
-from .labels import Given
-from .modules import interface_modules, places, stacks
-from .recorder import KEEP, Options, Recorder
+from .modules import WINDOWS, Survey, inside, survey
+from .options import Options
+from .own_weights import ask
+from .recorder import Recorder
+from .stacks import follow
+from .watch import Watch
 
 
 @contextmanager
@@ -23,86 +30,129 @@ def record(
     model: nn.Module,
     *,
     tokenizer: Any = None,
-    tokens: Sequence[str] | None = None,
+    tokens: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     keep: str = "qk",
     layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
     dtype: torch.dtype | None = None,
+    budget: int | None = None,
+    spill: str | Path | None = None,
 ) -> Iterator[Trace]:
     """Record every attention call of `model` inside the block; the trace is complete when the block ends.
 
         with attnviz.record(model, tokenizer=tokenizer) as trace:
             model(**inputs)
 
-    The model computes what it computed before, and is afterwards as it was, also after an exception.
-    tokenizer or tokens (one label per position) name rows and columns; else they show ids or positions.
-    keep is "qk" (queries, keys and statistics: every weight on demand), "qkv", "statistics" or "weights"; layers
-    restricts what is kept; dtype stores queries and keys in another dtype, such as torch.float16.
+    The model computes what it computed before, and is afterwards as it was, also after an exception. Calls that
+    continue one another through a cache, as in `model.generate`, are one map; of several unrelated calls the trace
+    holds the last.
 
-    Raises UsageError for wrong arguments, RecordingError where attention cannot be recorded exactly.
+    tokenizer or tokens (one label per position; {"encoder": ..., "decoder": ...} for both sides) name rows and
+    columns; else they show ids or positions. keep is "qk" (queries, keys and statistics: every weight on demand),
+    "qkv", "statistics" or "weights"; layers and heads restrict what is kept; dtype stores queries and keys in another
+    type, such as torch.float16; budget is the bytes of memory that the recording may take (default: what is free);
+    spill is a folder for memory-mapped files instead.
+
+    Raises UsageError for wrong arguments, RecordingError where attention cannot be recorded exactly, BudgetError
+    before the budget is exceeded.
     """
-    if keep not in KEEP:
-        raise UsageError(f"keep must be one of {', '.join(KEEP)}, got {keep!r}")
-    recorder = Recorder(
-        Trace(model=type(model).__name__),
-        Options(keep, None if layers is None else frozenset(layers), dtype),
-        tokenizer,
-        tokens,
-    )
+    options = make_options(keep=keep, layers=layers, heads=heads, dtype=dtype, budget=budget, spill=spill)
+    recorder = Recorder(Trace(model=type(model).__name__), options, tokenizer, tokens)
     with recording(model, recorder):
         yield recorder.trace
+
+
+def inspect(model: Any, text: str, **options: Any) -> Trace:
+    """The trace of one forward pass over a text.
+
+    model is a name that `load_model` takes, or (model, tokenizer); options are those of `record`.
+    """
+    from ..models import load_model
+
+    if not text.strip():
+        raise UsageError("the text is empty: give at least one word")
+    network, tokenizer = model if isinstance(model, tuple) else load_model(model)
+    name = model if isinstance(model, str) else type(network).__name__
+    labels = options.pop("tokens", None)
+    recorder = Recorder(Trace(model=name), make_options(**options), tokenizer, labels)
+    recorder.text = text
+    inputs = tokenizer(text, return_tensors="pt").to(network.device)
+    with torch.no_grad(), recording(network, recorder):
+        network(**inputs)
+    return recorder.trace
+
+
+def make_options(
+    *,
+    keep: str = "qk",
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    dtype: torch.dtype | None = None,
+    budget: int | None = None,
+    spill: str | Path | None = None,
+) -> Options:
+    """Options as `record` takes them."""
+    return Options(
+        keep,
+        None if layers is None else frozenset(layers),
+        None if heads is None else tuple(sorted(set(heads))),
+        dtype,
+        budget,
+        None if spill is None else Path(spill),
+    )
 
 
 @contextmanager
 def recording(model: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Let a recorder hear a model; its trace is filled at the end."""
-    attending = interface_modules(model)
-    if not attending:
-        raise RecordingError(f"{type(model).__name__} has no attention that can be recorded")
-    found = places(model, attending)
-    recorder.places = {id(module): found[name] for name, module in attending.items()}
-    with ExitStack() as stack:
-        stack.enter_context(switched(attending.values()))
-        listen(recorder, attending.values())
-        stack.callback(leave, recorder)
-        for name, part in stacks(model).items():
-            handle = part.register_forward_pre_hook(_hear(recorder, name, part), with_kwargs=True)
-            stack.callback(handle.remove)
+    found = survey(model)
+    check(model, found, recorder.options)
+    with ExitStack() as exits:
+        watch = Watch(model, recorder.options, recorder.store, not found.interface or bool(found.unknown))
+        exits.enter_context(generic(watch))
+        asked = {name: found.stacks[name] for name in found.by_hand}
+        recorder.places = {id(module): found.places[name] for name, module in found.interface.items()}
+        exits.enter_context(switched(found.interface.values(), asked.values()))
+        listen(recorder, found.interface.values())
+        exits.callback(leave, recorder)
+        follow(recorder, found.stacks, exits)
+        for name, places in found.by_hand.items():
+            ask(recorder, name, asked[name], places, exits)
         yield
-        recorder.finish()
+        if not recorder.calls and not watch.chains.found:
+            raise nothing_heard(watch)
+        finish(recorder, found)
+        fill(recorder.trace, watch, recorder.tokenizer, recorder.labels)
+        settle(recorder.trace, found)
 
 
-def _hear(recorder: Recorder, name: str, part: nn.Module) -> Any:
-    import inspect as signatures
-
-    signature = signatures.signature(part.forward)
-
-    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = signature.bind_partial(*args, **kwargs).arguments
-        given = {**given.get("kwargs", {}), **given}
-        ids, real = given.get("input_ids"), given.get("attention_mask")
-        real = real if isinstance(real, torch.Tensor) and real.dim() == 2 else None
-        recorder.hear(name, Given(ids, real))
-
-    return hook
+def settle(trace: Trace, found: Survey) -> None:
+    """Take back what torch's functions showed of attention inside windows, and name a pooling head for what it is."""
+    windows = [name for name, why in found.unknown.items() if why == WINDOWS]
+    trace.records[:] = [record for record in trace.records if not any(inside(record.name, name) for name in windows)]
+    trace.unrecorded += [name for name in windows if name not in trace.unrecorded]
+    if found.places and "cross" not in {place.kind for place in found.attending}:
+        trace.records[:] = [
+            replace(record, kind="pool") if record.kind == "cross" else record for record in trace.records
+        ]
 
 
-def inspect(model: Any, text: str, *, keep: str = "qk", **options: Any) -> Trace:
-    """The trace of one forward pass over a text.
-
-    model is a name that `load_model` takes, or (model, tokenizer). options go to `record`.
-    """
-    from ..models import load_model
-
-    network, tokenizer = model if isinstance(model, tuple) else load_model(model)
-    if not text.strip():
-        raise UsageError("the text is empty: give at least one word")
-    inputs = tokenizer(text, return_tensors="pt").to(network.device)
-    name = model if isinstance(model, str) else type(network).__name__
-    chosen = options.pop("layers", None)
-    recorder = Recorder(
-        Trace(model=name), Options(keep, None if chosen is None else frozenset(chosen)), tokenizer, None
-    )
-    recorder.text = text
-    with torch.no_grad(), recording(network, recorder):
-        network(**inputs)
-    return recorder.trace
+def check(model: nn.Module, found: Survey, options: Options) -> None:
+    """Refuse, before anything runs, a model without attention and layers it does not have."""
+    by_functions = any(why != WINDOWS for why in found.unknown.values())
+    if found.stacks and not (found.interface or found.by_hand or by_functions):
+        seen = "".join(f"; {name} {reason}" for name, reason in list(found.unknown.items())[:1])
+        if found.linear:
+            seen = f"; its {len(found.linear)} layers are linear attention or state space ({found.linear[0].name})"
+        raise RecordingError(
+            f"{type(model).__name__} has no attention to record: no module calls transformers' AttentionInterface"
+            f" or returns attention weights{seen}"
+        )
+    known = sorted({place.layer for place in found.attending if not place.shared})
+    if options.layers is not None and known and not any(place.shared for place in found.attending):
+        missing = sorted(options.layers - set(known))
+        if missing:
+            raise UsageError(
+                f"layer {missing[0]} does not attend: the layers of {type(model).__name__} that do are"
+                f" {', '.join(map(str, known))}"
+            )

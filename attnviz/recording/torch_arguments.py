@@ -76,6 +76,9 @@ def dot_product_inputs(
     dense = _four_axes(attn_mask, rank, first, batch)
     if len(lead) > 1:
         dense = dense.expand(*lead, *dense.shape[-3:]).flatten(0, -4)
+    shape = (*query.shape[:3], key.shape[2])
+    if _broadcast([dense.shape, torch.Size(shape)]) != shape:
+        raise RuntimeError(f"attn_mask must broadcast to {shape}, got {tuple(attn_mask.shape)}")
     return Inputs(query, key, value, scale, mask_structure(dense, query.shape[0]))
 
 

@@ -1,0 +1,155 @@
+"""Rung 3: models that compute attention by hand are asked for their own weights, `output_attentions=True`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import RecordingError
+from .layouts import banded_to_dense, without_padding
+from .modules import Place
+from .recorder import Recorder
+from .runs import Run
+from .stacks import arguments
+
+_OUTPUTS = {
+    "attentions": ("self", "encoder", "decoder"),
+    "encoder_attentions": ("encoder",),
+    "decoder_attentions": ("decoder",),
+    "cross_attentions": ("cross",),
+}
+_GLOBAL = "global_attentions"
+
+
+def ask(recorder: Recorder, name: str, stack: nn.Module, places: list[Place], exits: ExitStack) -> None:
+    """Let a stack return its weights to the recorder, until `exits` closes; its caller gets what it asked for."""
+    refuse(stack, name)
+    asked: list[tuple[dict[str, Any], bool, bool]] = []
+
+    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = arguments(stack, args, kwargs)
+        config: Any = stack.config
+        wanted = given.get("output_attentions")
+        named = given.get("return_dict")
+        asked.append(
+            (
+                given,
+                bool(getattr(config, "output_attentions", False) if wanted is None else wanted),
+                bool(getattr(config, "return_dict", True) if named is None else named),
+            )
+        )
+        _check_size(recorder, name, config)
+        return (), {**given, "output_attentions": True, "return_dict": True}
+
+    def after(_: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        given, wanted, named = asked.pop()
+        if torch._C._current_graph_task_id() == -1:
+            keep(recorder, name, stack, places, given, output)
+        if not wanted:
+            names = {*_OUTPUTS, _GLOBAL}
+            output = type(output)(**{key: value for key, value in output.items() if key not in names})
+        return output if named else output.to_tuple()
+
+    for handle in (
+        stack.register_forward_pre_hook(before, with_kwargs=True),
+        stack.register_forward_hook(after),
+    ):
+        exits.callback(handle.remove)
+
+
+def refuse(stack: nn.Module, name: str) -> None:
+    """RecordingError for weights that would not be those of tokens, or not those before dropout."""
+    config: Any = stack.config
+    landmarks = getattr(config, "num_landmarks", None)
+    if landmarks is not None and landmarks != getattr(config, "segment_means_seq_len", landmarks):
+        raise RecordingError(
+            f"{type(stack).__name__} attends to {landmarks} landmarks instead of tokens, so its columns have no labels:"
+            " set num_landmarks to segment_means_seq_len, or attnviz.tap a tensor of your own"
+        )
+    dropped = any(isinstance(part, nn.Dropout) and part.p > 0 for part in stack.modules())
+    if stack.training and dropped:
+        raise RecordingError(
+            f"{type(stack).__name__} computes attention by hand and returns weights after dropout in training mode:"
+            " call model.eval(), or set its dropout to 0"
+        )
+
+
+def keep(
+    recorder: Recorder, name: str, stack: nn.Module, places: list[Place], given: dict[str, Any], output: Any
+) -> None:
+    """Hand the weights in a stack's output to the recorder."""
+    run = recorder.runs[name]
+    for key, kinds in _OUTPUTS.items():
+        found = output.get(key)
+        standing = [place for place in places if place.kind in kinds]
+        if not found or not standing:
+            continue
+        if len(found) != len(standing):
+            raise RecordingError(
+                f"{type(stack).__name__} returned {len(found)} {key} for {len(standing)} attention modules, so they"
+                " cannot be told apart"
+            )
+        for index, (place, weights) in enumerate(zip(standing, found, strict=True)):
+            if recorder.wants(place):
+                for branch, one in enumerate(_branches(weights)):
+                    banded = hasattr(stack.config, "attention_window") and key != "cross_attentions"
+                    exact = to_tokens(one, index, place, run, given, output if banded else None)
+                    recorder.add_weights(place, exact, branch, _notes(exact, place))
+
+
+def _branches(weights: Any) -> Iterator[Tensor]:
+    """One tensor, or one for each of several streams."""
+    yield from weights if isinstance(weights, tuple) else (weights,)
+
+
+def to_tokens(
+    weights: Tensor, index: int, place: Place, run: Run, given: dict[str, Any], banded: Any
+) -> Tensor:
+    """[B, H, M, N] with a row and a column for each token, or RecordingError.
+
+    banded is the output of a model whose columns are those of a window around each token, else None.
+    """
+    rows, cols = run.counts[-1], run.starts[-1] + run.counts[-1]
+    if banded is not None and place.kind in ("self", "encoder"):
+        found = banded.get(_GLOBAL)
+        weights = banded_to_dense(weights, _everywhere(given), None if not found else found[index])
+    if place.kind != "cross":
+        weights = without_padding(weights, rows, cols)
+    right = rows == 0 or weights.shape[2:] == (rows, cols) or (place.kind == "cross" and weights.shape[2] == rows)
+    if not right:
+        raise RecordingError(
+            f"{place.name} returned weights of {weights.shape[2]} x {weights.shape[3]} for {rows} x {cols} tokens:"
+            " its columns are not tokens"
+        )
+    return weights
+
+
+def _everywhere(given: dict[str, Any]) -> Tensor | None:
+    """[B, N]: the real tokens that attend, and are attended to, from everywhere."""
+    chosen: Tensor | None = given.get("global_attention_mask")
+    real: Tensor | None = given.get("attention_mask")
+    if chosen is None:
+        return None
+    return chosen > 0 if real is None else (chosen > 0) & (real > 0)
+
+
+def _notes(weights: Tensor, place: Place) -> tuple[str, ...]:
+    sums = weights.sum(-1)
+    low, high = sums[sums > 0].min().item(), sums.max().item()
+    if low > 0.99 and high < 1.01:
+        return ()
+    return (f"the model's own weights sum to {low:.2f} to {high:.2f} a row",)
+
+
+def _check_size(recorder: Recorder, name: str, config: Any) -> None:
+    """BudgetError before the model makes maps that will not fit."""
+    run = recorder.runs[name]
+    layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
+    if isinstance(layers, int) and isinstance(heads, int):
+        cells = run.counts[-1] * (run.starts[-1] + run.counts[-1])
+        recorder.store.check(layers * heads * cells * 4, f"the whole maps of {recorder.trace.model}")
+

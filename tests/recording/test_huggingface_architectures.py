@@ -1,0 +1,116 @@
+"""Every architecture: the trace equals the model's own eager attention, or the model is refused before it runs."""
+
+import pytest
+import torch
+from recording.oracle import architectures, build, eager, inputs, name  # noqa: F401
+
+import attnviz
+from attnviz.errors import RecordingError
+
+REFUSED = {
+    "mamba": "MambaModel has no attention to record: .* its 2 layers are linear attention or state space",
+    "nystromformer": "attends to 4 landmarks instead of tokens, so its columns have no labels",
+    "swin": "SwinModel has no attention to record: .* attends inside windows cut from the image",
+}
+BANDED = {"longformer": "self", "led": "encoder"}
+
+
+@torch.no_grad()
+def record(name, dtype=torch.float32, **options):
+    model = build(name, dtype)
+    with attnviz.record(model, **options) as trace:
+        out = model(**inputs(name, dtype))[0]
+    return trace, out
+
+
+def whole(part, layer):
+    """The recorded map of a layer as eager attention would give it, all heads."""
+    if part.branches(layer):
+        halves = [part.record(layer, branch).view for branch in ("first", "second")]
+        return torch.cat([view.tile(slice(None), slice(None)) for view in halves], 1)
+    return part.record(layer).view.tile(slice(None), slice(None))
+
+
+def from_band(band):
+    """[B, H, N, N] from weights [B, H, N, 2 W + 1] of a window around each token, cell by cell."""
+    batch, heads, count, width = band.shape
+    dense = band.new_zeros(batch, heads, count, count)
+    for row in range(count):
+        for place in range(width):
+            column = row - width // 2 + place
+            if 0 <= column < count:
+                dense[:, :, row, column] = band[:, :, row, place]
+    return dense
+
+
+def differences(name, trace, own):
+    """The largest difference of each kind; a kind or layer that is missing fails."""
+    found = {}
+    for kind, layers in own.items():
+        part = trace.only(kind)
+        assert len(part.layers) == len(layers)
+        if BANDED.get(name) == kind:
+            layers = [from_band(weights) for weights in layers]
+        pairs = zip(part.layers, layers, strict=True)
+        found[kind] = max((whole(part, layer) - weights).abs().max().item() for layer, weights in pairs)
+    return found
+
+
+def test_the_map_is_that_of_eager_attention(name):  # noqa: F811
+    if name in REFUSED:
+        pytest.skip("refused, see below")
+    own, hidden = eager(name, torch.float64)
+    trace, out = record(name, torch.float64)
+    assert set(trace.kinds) - {"pool"} == set(own)
+    # several models compute their softmax in float32 whatever their dtype
+    assert max(differences(name, trace, own).values()) < 1e-5
+    assert (out - hidden).abs().max() < 1e-5 * hidden.abs().max()
+
+
+def test_float32_is_as_exact_as_eager_attention(name):  # noqa: F811
+    if name in REFUSED:
+        pytest.skip("refused, see below")
+    own, hidden = eager(name)
+    exact, exact_hidden = eager(name, torch.float64)
+    trace, out = record(name)
+    for kind, found in differences(name, trace, own).items():
+        rounding = max((a - b).abs().max().item() for a, b in zip(own[kind], exact[kind], strict=True))
+        assert found <= 1e-5 + 3 * rounding
+    assert (out - hidden).abs().max() <= 1e-5 * hidden.abs().max() + 3 * (hidden - exact_hidden).abs().max()
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_refused_before_anything_ran(refused):
+    model = architectures().build(refused)
+    ran = []
+    model.register_forward_pre_hook(lambda *_: ran.append(True))
+    with pytest.raises(RecordingError, match=REFUSED[refused]), attnviz.record(model):
+        model(**inputs(refused))
+    assert not ran
+
+
+def test_the_model_is_as_it_was(name):  # noqa: F811
+    if name in REFUSED:
+        pytest.skip("refused, see above")
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    model = build(name)
+    with torch.no_grad():
+        model(**inputs(name))  # transformers sets some class attributes at first use
+    before = state(model, AttentionInterface, AttentionMaskInterface)
+    with torch.no_grad(), attnviz.record(model):
+        model(**inputs(name))
+    assert state(model, AttentionInterface, AttentionMaskInterface) == before
+
+
+def state(model, *registries):
+    """Everything a recording could leave behind: configuration, hooks, attributes of objects and classes, registries."""
+    modules = list(model.modules())
+    return {
+        "configs": [str(part.config) for part in modules if hasattr(part, "config")],
+        "implementations": [part.config._attn_implementation for part in modules if hasattr(part, "config")],
+        "hooks": [(len(part._forward_hooks), len(part._forward_pre_hooks)) for part in modules],
+        "attributes": [sorted(part.__dict__) for part in modules],
+        "classes": [sorted(vars(kind)) for kind in {type(part) for part in modules}],
+        "registries": [dict(registry._global_mapping) for registry in registries],
+    }
