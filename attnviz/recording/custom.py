@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .reading import exact, read
 from .torch_arguments import Inputs, dot_product_inputs, output_shape
 from .torch_functions import DROPOUT
-from .watch import Watch, watching
+from .watch import watching
 
 RUNG = "attention"
 
@@ -42,26 +42,58 @@ def attention(
     that may see no key gives zeros. mask, softcap and sinks are those of the kernels (`attnviz_kernels.attend`).
     name tells several calls in one module apart; kind ("self", "cross", ...) is told by the module when None.
 
-    With dropout_p > 0, which the kernels do not have, torch computes the output, and the recorded weights are those
-    before dropout.
+    Torch's own function computes the output with dropout_p > 0, which the kernels do not have (the recorded weights
+    are those before dropout), and inside torch.compile, which is off during a recording.
 
     Raises UsageError for arguments that do not fit together.
     """
+    extra = mask is not None or softcap is not None or sinks is not None
+    if torch.compiler.is_compiling() and not extra:
+        return _by_torch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if dropout_p > 0 and extra:
+        raise UsageError("dropout_p goes with attn_mask or is_causal: torch's dropout has no mask, softcap or sinks")
     inputs = _inputs(query, key, value, attn_mask, is_causal, scale, enable_gqa, mask)
     inputs = replace(inputs, softcap=softcap, sinks=sinks)
-    watches = watching()
-    if dropout_p > 0:
-        if mask is not None or softcap is not None or sinks is not None:
-            raise UsageError("dropout_p goes with attn_mask or is_causal only: torch has no mask, softcap or sinks")
+    shape = output_shape(query, key, value)
+    if dropout_p == 0:
+        return _by_kernel(inputs, shape, kind, name, ())  # type: ignore[no-any-return]
+    if watching():
+        with torch.no_grad():
+            _by_kernel(inputs, shape, kind, name, (DROPOUT,))
+    with torch._C.DisableTorchFunction():  # it is recorded already
+        return _by_torch(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def _by_torch(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Tensor:
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+@torch.compiler.disable(reason="the kernels run outside of compiled graphs")  # type: ignore[untyped-decorator, no-untyped-call]
+def _by_kernel(
+    inputs: Inputs, shape: tuple[int, ...], kind: str | None, name: str | None, notes: tuple[str, ...]
+) -> Tensor:
+    """The kernel's output; every watch keeps the call."""
+    try:
+        watches = watching()
         if watches:
-            with torch.no_grad():
-                _recorded(watches, inputs, kind, name, (DROPOUT,))
-        with torch._C.DisableTorchFunction():
-            return F.scaled_dot_product_attention(
-                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-    output = _recorded(watches, inputs, kind, name) if watches else _plain(inputs)
-    return output.reshape(output_shape(query, key, value))
+            with torch._C.DisableTorchFunction():  # the kernel's own operations need not be heard
+                return read(watches, inputs, RUNG, kind, name, notes).output.reshape(shape)
+        inputs = inputs.autocast()
+        with exact(inputs):
+            return attend(inputs.query, inputs.key, inputs.value, **inputs.options()).output.reshape(shape)
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
 
 
 def _inputs(
@@ -84,22 +116,3 @@ def _inputs(
     if groups not in (1, heads) and not enable_gqa:
         raise UsageError(f"key has {groups} heads and query {heads}: pass enable_gqa=True to share each among several")
     return inputs if mask is None else replace(inputs, mask=mask)
-
-
-def _plain(inputs: Inputs) -> Tensor:
-    inputs = inputs.autocast()
-    with exact(inputs):
-        try:
-            return attend(inputs.query, inputs.key, inputs.value, **inputs.options()).output
-        except ArgumentError as error:
-            raise UsageError(str(error)) from None
-
-
-def _recorded(
-    watches: tuple[Watch, ...], inputs: Inputs, kind: str | None, name: str | None, notes: tuple[str, ...] = ()
-) -> Tensor:
-    with torch._C.DisableTorchFunction():
-        try:
-            return read(watches, inputs, RUNG, kind, name, notes).output
-        except ArgumentError as error:
-            raise UsageError(str(error)) from None

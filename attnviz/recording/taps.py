@@ -26,7 +26,7 @@ def tap(weights: Tensor, *, name: str, layer: int | None = None, kind: str = "se
 
     Raises RecordingError for anything that is not attention weights, BudgetError when memory would run out.
     """
-    watches = watching()
+    watches = () if torch.compiler.is_compiling() else watching()  # compiled code does not run while recording
     if watches:
         refuse(weights, name, kind)
         kept = weights.detach().clone()

@@ -289,14 +289,14 @@ def test_two_threads_record_two_models():
 
 
 def test_a_model_run_in_another_thread_is_not_taken_for_recorded():
-    model, x = stack(), randn(B, M, D)
-    with (
-        pytest.raises(RecordingError, match="Sequential did not run inside the block in this thread"),
-        attnviz.record(model),
-    ):
-        thread = threading.Thread(target=model, args=(x,))
-        thread.start()
-        thread.join(60)
+    def elsewhere(model, x):
+        with attnviz.record(model):
+            thread = threading.Thread(target=model, args=(x,))
+            thread.start()
+            thread.join(60)
+
+    with pytest.raises(RecordingError, match="Sequential did not run inside the block in this thread"):
+        elsewhere(stack(), randn(B, M, D))
 
 
 def state(model):
