@@ -76,10 +76,19 @@ def inspect(model: Any, text: str, **options: Any) -> Trace:
     labels = options.pop("tokens", None)
     recorder = Recorder(Trace(model=name), make_options(**options), tokenizer, labels)
     recorder.text = text
-    inputs = tokenizer(text, return_tensors="pt").to(network.device)
+    inputs = tokenizer(text, return_tensors="pt", verbose=False).to(network.device)
+    check_length(network, tokenizer, inputs["input_ids"].shape[1])
     with torch.no_grad(), recording(network, recorder):
         network(**inputs)
     return recorder.trace
+
+
+def check_length(model: nn.Module, tokenizer: Any, count: int) -> None:
+    """UsageError for a text of more tokens than the model has positions."""
+    known = (getattr(model.config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None))
+    limit = min((number for number in known if isinstance(number, int) and number > 0), default=count)
+    if count > limit:
+        raise UsageError(f"the text has {count:,} tokens, this model reads {limit:,} at most: give a shorter text")
 
 
 def make_options(

@@ -1,0 +1,18 @@
+"""What `inspect` refuses before the model runs."""
+
+import pytest
+
+import attnviz
+from attnviz.errors import UsageError
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_empty_text(minilm, text):
+    with pytest.raises(UsageError, match=r"^the text is empty: give at least one word$"):
+        attnviz.inspect(minilm, text)
+
+
+def test_text_longer_than_the_model(minilm):
+    with pytest.raises(UsageError, match=r"^the text has 513 tokens, this model reads 512 at most: give a shorter text$"):
+        attnviz.inspect(minilm, "word " * 511)
+    assert len(attnviz.inspect(minilm, "word " * 510).tokens) == 512
