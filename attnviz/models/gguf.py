@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from . import cache, quiet
+from . import quiet
 from .progress import progress_bar
 
 _SINGLE_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
@@ -18,11 +18,12 @@ _SINGLE_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
 does not know, and merges the space before a number differently."""
 
 
-def folder_of(file: Path, needs: int) -> Path:
-    """The converted folder of a GGUF file, in the cache under the hash of its content."""
-    with file.open("rb") as stream:
+def folder_name(file: Path) -> str:
+    """What the converted folder of a GGUF file is called in the cache: the hash of its content is in it."""
+    with file.open("rb") as stream, progress_bar() as progress:
+        progress.add_task(f"Reading {file.name}", total=None)
         key = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
-    return cache.install(f"{file.stem}-{key}", needs, lambda scratch: convert(file, scratch / "converted"))
+    return f"{file.stem}-{key}"
 
 
 def check(file: Path) -> str:

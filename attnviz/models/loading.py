@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AttnvizError, BudgetError, ModelError
 from ..estimate import readable
-from . import files, gguf, quiet
+from . import cache, files, gguf, quiet
 from .progress import progress_bar
 from .source import Source, locate, unknown
 
@@ -61,14 +61,13 @@ def load_model(
 
     source = locate(name_or_path, allow_hub)
     with _one_line(source), quiet.transformers():
-        config = _config(source)
-        auto = gguf.auto_class(config) if source.gguf else _auto_class(config)
         dtype = torch.float32 if dtype is None else dtype
-        attention, size = _skeleton(auto, config, dtype)
-        _check_size(source, size, dtype, max_bytes)
         if source.gguf:
-            source = replace(source, where=str(gguf.folder_of(source.gguf, size)), gguf=None)
-            config = _config(source)
+            source = _converted(source, dtype, max_bytes)
+        config = _config(source)
+        auto = _auto_class(config)
+        attention, parameters = _skeleton(auto, config)
+        _check_size(source, parameters, dtype, max_bytes)
         if not source.hub:
             files.check_weights(Path(source.where), trust_pickle)
         with progress_bar() as progress:
@@ -111,6 +110,22 @@ def _config(source: Source) -> Any:
     return AutoConfig.from_pretrained(source.where, local_files_only=source.local_only, trust_remote_code=False)
 
 
+def _converted(source: Source, dtype: torch.dtype, max_bytes: int | None) -> Source:
+    """The folder a GGUF file is converted to; its size is checked before that is done."""
+    import torch
+
+    file = source.gguf
+    assert file is not None
+    name = gguf.folder_name(file)
+    if not cache.place(name).is_dir():
+        config = _config(source)
+        _, parameters = _skeleton(gguf.auto_class(config), config)
+        _check_size(source, parameters, dtype, max_bytes)
+        needs = parameters * torch.float32.itemsize
+        cache.install(name, needs, lambda scratch: gguf.convert(file, scratch / "converted"))
+    return replace(source, where=str(cache.place(name)), gguf=None)
+
+
 def _auto_class(config: Any) -> Any:
     import transformers
 
@@ -122,8 +137,8 @@ def _auto_class(config: Any) -> Any:
     return transformers.AutoModel
 
 
-def _skeleton(auto: Any, config: Any, dtype: torch.dtype) -> tuple[str, int]:
-    """The attention implementation that the class supports, and the bytes of its parameters; nothing is allocated."""
+def _skeleton(auto: Any, config: Any) -> tuple[str, int]:
+    """The attention implementation that the class supports, and its number of parameters; nothing is allocated."""
     import torch
 
     with torch.device("meta"):
@@ -131,12 +146,13 @@ def _skeleton(auto: Any, config: Any, dtype: torch.dtype) -> tuple[str, int]:
             attention, model = "sdpa", auto.from_config(config, attn_implementation="sdpa", trust_remote_code=False)
         except ValueError:
             attention, model = "eager", auto.from_config(config, attn_implementation="eager", trust_remote_code=False)
-    return attention, sum(parameter.numel() for parameter in model.parameters()) * dtype.itemsize
+    return attention, sum(parameter.numel() for parameter in model.parameters())
 
 
-def _check_size(source: Source, size: int, dtype: torch.dtype, max_bytes: int | None) -> None:
+def _check_size(source: Source, parameters: int, dtype: torch.dtype, max_bytes: int | None) -> None:
     import psutil
 
+    size = parameters * dtype.itemsize
     limit = psutil.virtual_memory().available if max_bytes is None else max_bytes
     if size > limit:
         raise BudgetError(
