@@ -16,6 +16,7 @@ from attnviz_kernels import Emit, Mask, View, attend, choose, reference
 from ..errors import RecordingError
 from .active import listening
 from .heard import Heard
+from .intervene import changed_mask, changed_output
 from .masks import Carrier, Placed, carrier
 from .verify import verify
 
@@ -89,13 +90,13 @@ def attention(
     dropout: float = 0.0,
     **keywords: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers asks for it; output [B, M, H, E]. The recorders of the module keep the call."""
+    """Attention as transformers asks for it; output [B, M, H, E]. Recorders keep the call, interventions change it."""
     refuse_unknown(module, keywords)
     placed = read_mask(attention_mask)
     recorders = () if torch._C._current_graph_task_id() != -1 else listening(module)
     maths = {
         "scale": query.shape[-1] ** -0.5 if scaling is None else float(scaling),
-        "mask": placed.mask,
+        "mask": changed_mask(module, placed.mask, (*query.shape[:3], key.shape[2])),
         "softcap": keywords.get("softcap"),
         "bias": four_axes(keywords.get("position_bias")),
         "sinks": keywords.get("s_aux") if keywords.get("sinks") is None else keywords["sinks"],
@@ -111,7 +112,7 @@ def attention(
         verify(module, heard, attended.output, {"scaling": maths["scale"], **keywords})
     for recorder in recorders:
         recorder.add(module, heard)
-    output = dropped_out(view, value, dropout) if dropped else attended.output
+    output = changed_output(module, dropped_out(view, value, dropout) if dropped else attended.output)
     return output.transpose(1, 2).contiguous(), None
 
 

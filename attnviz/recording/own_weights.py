@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ _GLOBAL = "global_attentions"
 def ask(recorder: Recorder, name: str, stack: nn.Module, places: list[Place], exits: ExitStack) -> None:
     """Let a stack return its weights to the recorder, until `exits` closes; its caller gets what it asked for."""
     refuse(stack, name)
+    exits.enter_context(_capturing(stack))
     asked: list[tuple[dict[str, Any], bool, bool]] = []
 
     def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -59,6 +60,23 @@ def ask(recorder: Recorder, name: str, stack: nn.Module, places: list[Place], ex
         stack.register_forward_hook(after),
     ):
         exits.callback(handle.remove)
+
+
+@contextmanager
+def _capturing(stack: nn.Module) -> Iterator[None]:
+    """Take away the hooks that transformers leaves behind when it is first asked for weights."""
+    module_name, flag = "transformers.utils.output_capturing", "_output_capturing_hooks_installed"
+    before = {part: set(part._forward_hooks) for part in stack.modules()}
+    flagged = {part for part in stack.modules() if flag in part.__dict__}
+    try:
+        yield
+    finally:
+        for part in stack.modules():
+            for key, hook in list(part._forward_hooks.items()):
+                if key not in before.get(part, ()) and getattr(hook, "__module__", "") == module_name:
+                    del part._forward_hooks[key]
+            if part not in flagged:
+                part.__dict__.pop(flag, None)
 
 
 def refuse(stack: nn.Module, name: str) -> None:

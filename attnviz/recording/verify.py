@@ -59,7 +59,8 @@ def _additive(view: Any) -> tuple[Tensor, Tensor]:
     """The mask of a few rows as eager attention takes it, and which rows see a key, [B, H or 1, rows, 1]."""
     seen = visible(view.mask, view.shape, view.query.device)
     dtype = view.query.dtype
-    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
+    lowest = max(torch.finfo(dtype).min, torch.finfo(torch.float32).min)  # eager softmax is often in float32
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, lowest)
     dense = view.mask.dense
     if dense is not None and dense.dtype != torch.bool:
         mask = mask + dense.to(dtype).masked_fill(~seen, 0)
@@ -77,7 +78,7 @@ def _far(found: Tensor, own: Tensor | None, seen: Tensor) -> float | None:
     if own is None:
         return None
     own = own.float() if own.dtype != torch.float64 else own
-    off = ((found.to(own.dtype) - own) * seen).abs().max().item()
-    scale = max(1.0, (own * seen).abs().max().item())
+    off = torch.where(seen, found.to(own.dtype) - own, 0).abs().max().item()
+    scale = max(1.0, torch.where(seen, own, 0).abs().max().item())
     allowed = TOLERANCE.get(found.dtype, 0.05) * scale
     return off if not off <= allowed else None

@@ -25,6 +25,10 @@ KINDS = {
 }
 
 
+BANDED = {"longformer": "self", "led": "encoder"}
+"""Models that return the columns of a window around each token."""
+
+
 @cache
 def architectures():
     path = shared("oracle/architectures.py")
@@ -70,7 +74,29 @@ def eager(name, dtype=torch.float32, given=None, **overrides):
             kinds[kind] = found
     if "encoder" in kinds:
         kinds.pop("self", None)
+    banded = BANDED.get(name)
+    if banded:
+        kinds[banded] = [from_band(weights) for weights in kinds[banded]]
     return kinds, out[0]
+
+
+def whole(trace, layer):
+    """The recorded map of a layer as eager attention would give it, all heads."""
+    names = ("first", "second") if trace.branches(layer) else (None,)
+    views = [trace.view(layer, branch) for branch in names]
+    return torch.cat([view.tile(slice(None), slice(None)) for view in views], 1)
+
+
+def from_band(band):
+    """[B, H, N, N] from weights [B, H, N, 2 W + 1] of a window around each token, cell by cell."""
+    batch, heads, count, width = band.shape
+    dense = band.new_zeros(batch, heads, count, count)
+    for row in range(count):
+        for place in range(width):
+            column = row - width // 2 + place
+            if 0 <= column < count:
+                dense[:, :, row, column] = band[:, :, row, place]
+    return dense
 
 
 @pytest.fixture(params=names())

@@ -13,6 +13,6 @@ def test_empty_text(minilm, text):
 
 
 def test_text_longer_than_the_model(minilm):
-    with pytest.raises(UsageError, match=r"^the text has 513 tokens, this model reads 512 at most: give a shorter text$"):
+    with pytest.raises(UsageError, match=r"^the text has 513 tokens, this model reads 512 at most: give"):
         attnviz.inspect(minilm, "word " * 511)
     assert len(attnviz.inspect(minilm, "word " * 510).tokens) == 512
