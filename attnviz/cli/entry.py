@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from . import dashboard, doctor, estimate, models
+from . import dashboard, doctor, estimate, export, inspect, models
 
 app = typer.Typer(
     name="attnviz",
@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (models, estimate, doctor, dashboard):
+for group in (dashboard, inspect, export, models, estimate, doctor):
     group.register(app)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
 
@@ -29,6 +30,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Seque
     for row in rows:
         shown.add_row(*(Text(str(cell)) for cell in row))
     console().print(shown)
+
+
+def as_csv(table: pd.DataFrame) -> None:
+    """Print a table as CSV."""
+    print(table.to_csv(index=False, lineterminator="\n"), end="")
 
 
 def as_json(value: Any) -> None:

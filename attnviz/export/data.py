@@ -89,7 +89,7 @@ def _weights(head: Head) -> Tensor:
 
 def heads(trace: Trace) -> dict[str, Any]:
     """One record a head."""
-    return {"heads": _records(trace.heads())}
+    return {"heads": records(trace.heads())}
 
 
 def heads_table(trace: Trace) -> pd.DataFrame:
@@ -117,7 +117,7 @@ def entropy_table(source: Trace | Head) -> pd.DataFrame:
 
 def links(head: Head) -> dict[str, Any]:
     """One record a link."""
-    return {"links": _records(head.links(LINKS))}
+    return {"links": records(head.links(LINKS))}
 
 
 def links_table(head: Head) -> pd.DataFrame:
@@ -154,8 +154,8 @@ def scaling(head: Head) -> dict[str, Any]:
     return {
         "divisor": scores.divisor,
         "formula": scores.formula,
-        "scores": _records(scores.cells.rename(columns=_NAMES)),
-        "curves": _records(scores.curves.rename(columns=_NAMES)),
+        "scores": records(scores.cells.rename(columns=_NAMES)),
+        "curves": records(scores.curves.rename(columns=_NAMES)),
     }
 
 
@@ -172,8 +172,8 @@ def _finite(values: list[float]) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values]
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as dictionaries of plain Python values."""
-    columns = {name: table[name].tolist() for name in table}
+    columns = {str(name): table[name].tolist() for name in table}
     clean = {name: [None if value != value else value for value in column] for name, column in columns.items()}
     return [dict(zip(clean, row, strict=True)) for row in zip(*clean.values(), strict=True)]

@@ -35,7 +35,7 @@ def use_folder(folder: Path) -> None:
     """Make the fonts in a folder available to pictures, or UsageError where it holds none."""
     import vl_convert
 
-    if not any(_files([folder])):
+    if not any(_inside(folder)):
         raise UsageError(f"the folder {folder} holds no fonts (.ttf, .otf, .ttc): name one that does")
     vl_convert.register_font_directory(str(folder.resolve()))
 
@@ -63,7 +63,11 @@ def missing(characters: Iterable[str], folders: Sequence[Path]) -> set[str]:
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
     """Font files in the folders and in the system's."""
     for folder in (*folders, *(Path(name).expanduser() for name in _FOLDERS)):
-        yield from (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in _ENDINGS)
+        yield from _inside(folder)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    yield from (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in _ENDINGS)
 
 
 @lru_cache(maxsize=1024)

@@ -48,12 +48,12 @@ def render(source: Any, kind: str, look: Look | None = None) -> bytes:
     """
     look = look or Look()
     if kind in ("json", "csv"):
-        return _numbers(source, kind).encode()
+        return _numbers(source, kind).encode("utf-8", "backslashreplace")
     if kind not in FORMATS:
         raise UsageError(f"format must be one of {', '.join(FORMATS)}, got {kind!r}")
     spec = _spec(source, look)
     if kind == "html":
-        return page(spec).encode()
+        return page(spec).encode("utf-8", "backslashreplace")
     if kind != "svg":
         spec = _drawable(spec, look)
     svg = _svg(spec)

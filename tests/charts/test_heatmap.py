@@ -8,12 +8,12 @@ import altair as alt
 import numpy as np
 import pytest
 import torch
+from colours import weights_of
 from hostile import TOKENS
 from PIL import Image
 from traces import make_axis, make_trace
 
 from attnviz import charts
-from attnviz.charts.theme import COLOURS
 from attnviz.tokens import positions
 from attnviz.trace import Record, Trace
 from attnviz.views import Dense
@@ -64,16 +64,6 @@ def test_long_texts_are_pictures_with_positions():
     assert "params" not in chart
 
 
-def colours_to_weights(pixels, top):
-    """The weights that colours stand for, by nearest colour of the map."""
-    stops = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in COLOURS["cividis"]])
-    shares = np.linspace(0, 1, 1001)
-    palette = np.stack([np.interp(shares * 16, np.arange(17), stops[:, c]) for c in range(3)], axis=1)
-    colours, where = np.unique(pixels, axis=0, return_inverse=True)
-    nearest = np.abs(colours[:, None, :].astype(float) - palette[None]).sum(-1).argmin(1)
-    return shares[nearest[where]] ** 2 * top
-
-
 @pytest.mark.parametrize("count", [70, 300, 600])
 def test_pixels_are_the_weights_or_block_means(count):
     head = make_trace(["word"] * count, 1, 1, causal=True)[0, 0]
@@ -85,7 +75,7 @@ def test_pixels_are_the_weights_or_block_means(count):
     assert ((middle[..., 3] > 0) == (expected > 0).numpy()).all()
     seen = middle[..., 3] > 0
     top = expected.max().item()
-    read = colours_to_weights(middle[seen][:, :3], top)
+    read = weights_of(middle[seen][:, :3], top)
     # 255 levels on a root scale; colours of 8 bits tell a level from the next but one
     assert np.abs(np.sqrt(read / top) - np.sqrt(expected.numpy()[seen] / top)).max() < 1.5 / 254
 

@@ -1,0 +1,61 @@
+"""`attnviz export`: one view of a model on a text to a file."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .source import File, Head, Kind, Layer, Model, Text, trace_of, working
+
+
+def register(app: typer.Typer) -> None:
+    """Add `export` to the application."""
+    app.command(epilog='Example: attnviz export minilm "The bank of the river." -o bank.svg')(export)
+
+
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file; its ending is the format.")],
+    text: Text = None,
+    file: File = None,
+    view: Annotated[str, typer.Option(help="heatmap, heads, entropy, links, thumbnails or scaling.")] = "heatmap",
+    layer: Layer = None,
+    head: Head = None,
+    kind: Kind = None,
+    format: Annotated[
+        str | None, typer.Option(help="svg, png, pdf, html, json or csv.", show_default="by ending")
+    ] = None,
+    theme: Annotated[str, typer.Option(help="screen, paper or dark.")] = "screen",
+    width: Annotated[
+        str | None, typer.Option(help="Of the whole figure, such as 85mm or 600px.", show_default="as needed")
+    ] = None,
+    dpi: Annotated[int, typer.Option(min=50, max=1200, help="Dots per inch of a PNG.")] = 200,
+    font: Annotated[str | None, typer.Option(help="Font family.", show_default="Liberation Sans")] = None,
+    font_dir: Annotated[Path | None, typer.Option(help="Folder of further fonts.", show_default=False)] = None,
+) -> None:
+    """Write a view to a file; json and csv hold the exact numbers behind it. Head views take layer 0, head 0."""
+    from ..charts.theme import theme_named
+    from ..export import Look, check_target, check_view, figure, pixels
+    from ..export import export as write
+    from ..export.fonts import check_family
+    from ..tokens import printable
+
+    # everything that can be told before a model is loaded
+    check_target(output, format)
+    check_view(view)
+    theme_named(theme)
+    folders = () if font_dir is None else (font_dir,)
+    if font is not None:
+        check_family(font, folders)
+    look = Look(theme, None if width is None else pixels(width), dpi, font, folders)
+    shown = figure(trace_of(model, text, file, kind), view, layer, head)
+    with warnings.catch_warnings(record=True) as told, working(f"Drawing {view}"):
+        warnings.simplefilter("always")
+        write(shown, output, format, look=look)
+    for message in {str(warning.message): None for warning in told}:
+        print("warning:", message, file=sys.stderr)
+    print(printable(str(output)))

@@ -1,0 +1,87 @@
+"""Where a command's trace comes from: a trace file, or a model and a text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+Model = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file, hub id, or a trace file (.attn).")]
+Text = Annotated[str | None, typer.Argument(help="The text; - reads it from standard input.", show_default=False)]
+File = Annotated[Path | None, typer.Option(help="Read the text from a file (UTF-8).", show_default=False)]
+Layer = Annotated[int | None, typer.Option(min=0, help="Layer, counted from 0.", show_default=False)]
+Head = Annotated[int | None, typer.Option(min=0, help="Head of the layer, counted from 0.", show_default=False)]
+Kind = Annotated[
+    str | None, typer.Option(help="encoder, decoder or cross, for models that have them.", show_default=False)
+]
+
+
+def trace_of(model: str, text: str | None, file: Path | None, kind: str | None) -> Trace:
+    """The trace of a file, or of one pass of a model over the text."""
+    trace = _saved(model, text, file) if model.endswith(".attn") else _recorded(model, _text(text, file))
+    if kind is not None:
+        return trace.only(kind)
+    if len(trace.kinds) > 1:
+        raise UsageError(f"this model has several kinds of attention: give --kind {', '.join(trace.kinds)}")
+    return trace
+
+
+def _saved(path: str, text: str | None, file: Path | None) -> Trace:
+    from ..storage import load
+
+    if text is not None or file is not None:
+        raise UsageError(f"{path} is a trace and brings its own text: leave out the text")
+    return load(path)
+
+
+def _recorded(model: str, text: str) -> Trace:
+    from ..models import load_model
+    from ..recording import inspect
+
+    if not text.strip():
+        raise UsageError("the text is empty: give it as an argument, with --file, or through a pipe")
+    loaded = load_model(model)
+    with working(f"Recording {model}"):
+        trace = inspect(loaded, text)
+    trace.model = model
+    return trace
+
+
+def _text(text: str | None, file: Path | None) -> str:
+    if text is not None and file is not None:
+        raise UsageError("give the text as an argument or with --file, not both")
+    if file is not None:
+        return _read(file)
+    if text is not None and text != "-":
+        return text
+    if text is None and sys.stdin.isatty():
+        raise UsageError("there is no text: give it as an argument, with --file, or through a pipe")
+    return sys.stdin.read()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 text: save it as UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror}): name a text file") from error
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes its time."""
+    from ..models.progress import progress_bar
+
+    with progress_bar() as progress:
+        progress.add_task(what, total=None)
+        yield
