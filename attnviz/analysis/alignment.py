@@ -49,7 +49,8 @@ def parse_links(text: str) -> Gold:
 
     Raises DataError for anything else.
     """
-    sure, possible = set(), set()
+    sure: set[Link] = set()
+    possible: set[Link] = set()
     for item in text.split():
         source, mark, target = item.partition("-") if "-" in item else item.partition("p")
         if not mark or not source.isdigit() or not target.isdigit():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +69,7 @@ def queries(document: Document) -> list[Query]:
 def candidates(document: Document, query: Query, kind: str) -> Flags:
     """[words] bool: what may be chosen for a query."""
     words = np.arange(len(document.words))
-    allowed = words != query.word
+    allowed: Flags = words != query.word
     if kind.startswith("preceding"):
         allowed &= words < query.word
     if kind.endswith("mention"):
@@ -108,7 +109,7 @@ def _sieve(document: Document, query: Query, by_distance: list[int]) -> int:
     """Nearest that passes the earliest of: same string, same head word, agreement, anything (after Lee et al. 2013)."""
     own = _mention_at(document, query.word, query.cluster)
     others = [(place, _mention_at(document, place)) for place in by_distance]
-    tests = (
+    tests: tuple[Callable[[Mention], bool], ...] = (
         lambda mention: _string(document, mention) == _string(document, own),
         lambda mention: _form(document, mention.head) == _form(document, own.head),
         lambda mention: agree(document, mention, own),

@@ -53,7 +53,7 @@ def rollout(trace: Trace, token: int = -1, *, residual: float = 0.5, layers: Seq
     the share of the identity in each layer; layers defaults to all.
     """
     views = _views(trace, layers)
-    place = _place(trace, token)
+    place = place_of(trace, token)
     vector = torch.zeros(1, 1, len(trace.tokens), 1)
     vector[0, 0, place] = 1.0
     for view in reversed(views):
@@ -65,7 +65,7 @@ def rollout(trace: Trace, token: int = -1, *, residual: float = 0.5, layers: Seq
 def reach(trace: Trace, token: int, *, residual: float = 0.5, layers: Sequence[int] | None = None) -> Flow:
     """Where the input at `token` ends up: one column of the rollout matrix, what it adds to every top state."""
     views = _views(trace, layers)
-    place = _place(trace, token)
+    place = place_of(trace, token)
     vector = torch.zeros(1, 1, len(trace.tokens), 1)
     vector[0, 0, place] = 1.0
     for view in views:
@@ -81,7 +81,7 @@ def flow(trace: Trace, token: int = -1, *, residual: float = 0.5) -> Flow:
     """
     import networkx as nx
 
-    count, place = len(trace.tokens), _place(trace, token)
+    count, place = len(trace.tokens), place_of(trace, token)
     if count > FLOW_LIMIT:
         raise BudgetError(
             f"flow takes up to {FLOW_LIMIT} tokens, this trace has {count}: use rollout, or a shorter text"
@@ -128,7 +128,8 @@ def _views(trace: Trace, layers: Sequence[int] | None) -> list[WeightView]:
     return found
 
 
-def _place(trace: Trace, token: int) -> int:
+def place_of(trace: Trace, token: int) -> int:
+    """The position of a token, which may be counted from the end; UsageError where there is none."""
     count = len(trace.tokens)
     if not -count <= token < count:
         raise UsageError(f"token {token} does not exist: this text has {count} tokens (0 to {count - 1})")

@@ -139,8 +139,15 @@ def four_axes(tensor: Tensor | None) -> Tensor | None:
 
 
 def refuse_unknown(module: nn.Module, others: dict[str, Any]) -> None:
-    """RecordingError for a keyword whose meaning is not known, because ignoring it could change the result."""
-    unknown = [name for name, value in others.items() if value is not None and name not in IGNORED | MATHS]
+    """RecordingError for numbers whose meaning is not known, because ignoring them could change the result.
+
+    Flags are let through: what they change shows in `verify`.
+    """
+    unknown = [
+        name
+        for name, value in others.items()
+        if isinstance(value, (Tensor, float)) and name not in IGNORED | MATHS
+    ]
     if unknown:
         raise RecordingError(
             f"{type(module).__name__} passes {', '.join(unknown)} to its attention, whose meaning is not known here:"

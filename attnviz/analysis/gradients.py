@@ -1,0 +1,127 @@
+"""Gradient x attention and relevance at length: from d output and values, without an N x N map.
+
+The gradient of a weight is d loss / d weight[i, j] = d output[i] . value[j]. Head importance is Michel et al. 2019
+(arXiv 1905.10650), relevance Chefer et al. 2021 (arXiv 2103.15679, equations 5 and 6, for self-attention). Both are
+first-order: they say what would change the measure locally, not what removing a head does (see ablation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz_kernels import weight_gradients
+
+from ..errors import UsageError
+from ..recording import record
+from ..recording.intervene import intervene
+from ..trace import Trace
+from .flow import Flow, place_of
+from .measures import Measure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..recording.modules import Place
+
+_CELLS = 1 << 22
+"""Weights looked at together."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """A trace with values, and d measure / d output [B, H, M, E] of every layer."""
+
+    trace: Trace
+    outputs: dict[int, Tensor]
+    gradients: dict[int, Tensor]
+    measure: float
+
+    def importance(self) -> pd.DataFrame:
+        """One row per head: |sum over positions of output . gradient|, the largest first; O(N) memory."""
+        import pandas as pd
+
+        rows = []
+        for layer, gradient in self.gradients.items():
+            product = (self.outputs[layer] * gradient).sum((0, 2, 3)).abs()
+            rows += [{"layer": layer, "head": head, "importance": value} for head, value in enumerate(product.tolist())]
+        return pd.DataFrame(rows).sort_values("importance", ascending=False, kind="stable", ignore_index=True)
+
+    def weight_gradient(self, layer: int, head: int, rows: slice = slice(None), cols: slice = slice(None)) -> Tensor:
+        """[rows, cols]: d measure / d weight of one head of the first sequence."""
+        gradient, value = self.gradients[layer][:1, head : head + 1], self._values(layer, head)
+        return weight_gradients(gradient, value, rows, cols)[0, 0]
+
+    def attention_gradient(self, layer: int, head: int, rows: slice = slice(None), cols: slice = slice(None)) -> Tensor:
+        """[rows, cols]: gradient x attention, what each link adds to the measure to first order."""
+        return self.trace[layer, head].weights(rows, cols) * self.weight_gradient(layer, head, rows, cols)
+
+    def received(self, layer: int, head: int) -> Tensor:
+        """[N]: the column sums of gradient x attention, (weights.T @ gradient) . value; O(N) memory."""
+        gradient = self.gradients[layer][:1, head : head + 1]
+        pulled = self.trace[layer, head].view.pull(gradient)
+        return (pulled * self._values(layer, head)).sum(-1)[0, 0]
+
+    def relevance(self, token: int = -1, layers: Sequence[int] | None = None) -> Flow:
+        """What the top state at `token` owes to each input token: one row of Chefer et al.'s relevance matrix.
+
+        R = R + mean over heads of the positive part of (gradient x attention) @ R, from the identity, layer by layer;
+        one row is pulled down band by band, so memory is O(N) beside one band.
+        """
+        place = place_of(self.trace, token)
+        vector = torch.zeros(len(self.trace.tokens))
+        vector[place] = 1.0
+        for layer in reversed(self.trace.layers if layers is None else layers):
+            vector = vector + self._pulled(layer, vector)
+        return Flow(vector, self.trace.tokens, "relevance", place)
+
+    def _pulled(self, layer: int, vector: Tensor) -> Tensor:
+        """mean over heads of max(gradient x attention, 0).T @ vector, looking only at rows that the vector touches."""
+        view, gradient = self.trace.view(layer), self.gradients[layer][:1]
+        value = self.trace.record(layer).value
+        assert value is not None
+        count = len(vector)
+        step = max(1, _CELLS // (count * view.shape[1]))
+        pulled = torch.zeros_like(vector)
+        for top in range(0, count, step):
+            band = slice(top, min(top + step, count))
+            if not vector[band].any():
+                continue
+            weighted = view.tile(band, slice(None)) * weight_gradients(gradient, value[:1], band)
+            pulled += vector[band] @ weighted.clamp(min=0).mean(1)[0].to(vector.dtype)
+        return pulled
+
+    def _values(self, layer: int, head: int) -> Tensor:
+        record = self.trace.record(layer)
+        assert record.value is not None
+        group = head // (record.heads // record.value.shape[1])
+        return record.value[:1, group : group + 1]
+
+
+def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, tokenizer: Any = None) -> Gradients:
+    """Run a model forward and backward once, from `measure` to the heads' outputs of every layer.
+
+    inputs must hold one sequence without padding. Parameters get no gradient. Memory is O(N) beside the model's own
+    activations.
+    """
+    mask = inputs.get("attention_mask")
+    if mask is not None and not bool(mask.all()):
+        raise UsageError("gradients take one text without padding: give the texts one by one")
+    outputs: dict[int, Tensor] = {}
+
+    def keep(place: Place, output: Tensor) -> Tensor:
+        outputs[place.layer] = output
+        return output
+
+    with torch.enable_grad(), record(model, tokenizer=tokenizer, keep="qkv") as trace, intervene(model, output=keep):
+        score = measure(model(**inputs))
+        found = torch.autograd.grad(score, list(outputs.values()), allow_unused=True)
+    zeros = (torch.zeros_like(output) for output in outputs.values())
+    grads = {
+        layer: given if given is not None else zero for layer, given, zero in zip(outputs, found, zeros, strict=True)
+    }
+    return Gradients(trace, {layer: output.detach() for layer, output in outputs.items()}, grads, score.item())
