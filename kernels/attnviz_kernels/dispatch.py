@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Protocol, cast
 
 import torch
@@ -201,8 +200,6 @@ def choose(call: Call | View, backend: str | None = None) -> str:
 def unavailable(backend: str) -> str | None:
     """Why a backend cannot be used on this machine at all, or None when it can; ArgumentError for an unknown name."""
     need(backend in BACKENDS, f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if find_spec(BACKENDS[backend], __package__) is None:
-        return "it is not part of this installation"
     return _load(backend).unavailable()
 
 
