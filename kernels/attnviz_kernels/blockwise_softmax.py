@@ -81,29 +81,22 @@ class Band:
         blind = self.peak == -torch.inf
         base, total, moment = self._with_sinks()
         total = total.masked_fill(blind, 1.0)
+        largest = (self.peak - base).clamp_min(GONE).exp() / total
         logsumexp = (base + total.log()).masked_fill(blind, -torch.inf)
-        shrink = (self.peak - base).clamp_min(GONE).exp() / total
-        output = None if self.output is None else self.output * shrink[..., None]
+        output = None if self.output is None else self.output * largest[..., None]
         if self.marks is None:
             return output, logsumexp, None
         marks = self.marks
-
-        def finish(tensor: Tensor) -> Tensor:
-            return tensor.masked_fill(blind, torch.nan)
-
-        return (
-            output,
-            logsumexp,
-            Statistics(
-                entropy=finish(total.log() - moment / total),
-                largest=finish(shrink),
-                largest_key=marks.largest_key.masked_fill(blind, -1),
-                distance=finish(marks.reach * shrink),
-                own=finish((marks.own - base).exp() / total),
-                previous=finish((marks.previous - base).exp() / total),
-                first=finish((marks.first - base).exp() / total),
-            ),
-        )
+        numbers = {
+            "entropy": total.log() - moment / total,
+            "largest": largest,
+            "distance": marks.reach * largest,
+            "own": (marks.own - base).exp() / total,
+            "previous": (marks.previous - base).exp() / total,
+            "first": (marks.first - base).exp() / total,
+        }
+        known = {name: number.masked_fill(blind, torch.nan) for name, number in numbers.items()}
+        return output, logsumexp, Statistics(largest_key=marks.largest_key, **known)
 
     def _with_sinks(self) -> tuple[Tensor, Tensor, Tensor]:
         """The score that sums are relative to, total and moment, with each head's sink as one more outcome."""
