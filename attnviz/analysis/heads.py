@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..composed import Unkept
 from ..errors import UsageError
 from ..tokens import Token
 from ..trace import Head, Trace
@@ -45,32 +46,46 @@ def heads_table(trace: Trace) -> pd.DataFrame:
     rows = []
     for layer in trace.layers:
         measured = {name: torch.nanmean(column, dim=-1) for name, column in layer_statistics(trace, layer).items()}
-        for head in range(trace.head_count(layer)):
-            rows.append({"layer": layer, "head": head, **{name: mean[head].item() for name, mean in measured.items()}})
+        for index, head in enumerate(trace.record(layer).head_numbers):
+            rows.append({"layer": layer, "head": head, **{name: mean[index].item() for name, mean in measured.items()}})
     return pd.DataFrame(rows)
 
 
 def layer_statistics(trace: Trace, layer: int) -> dict[str, Tensor]:
-    """The columns of `heads_table` row by row: each [H, M], NaN for rows that see no key."""
+    """The columns of `heads_table` row by row: each [H, M], NaN for rows that see no key.
+
+    A trace without weights (keep="statistics") has no next, special, punctuation and sink.
+    """
     record, view = trace.record(layer), trace.view(layer)
-    heads = [trace[layer, head] for head in range(record.heads)]
+    heads = [trace[layer, head] for head in record.head_numbers]
     tokens = heads[0].cols
-    found = [head.statistics for head in heads]
+    statistics = [head.statistics for head in heads]
     columns = {
-        name: torch.stack([getattr(statistics, name) for statistics in found])
+        name: torch.stack([getattr(one, name) for one in statistics])
         for name in ("entropy", "largest", "distance", "own", "previous", "first")
     }
     visible = view.visible()[0].to(columns["entropy"].dtype)
     blind = columns["entropy"].isnan()
-    masses = view.push(_marks(tokens, columns["entropy"].dtype))[0].masked_fill(blind[..., None], torch.nan)
     columns["entropy_normalised"] = columns["entropy"] / torch.log(visible).masked_fill(visible < 2, torch.nan)
-    columns["next"] = diagonal(view, 1)[0].masked_fill(blind, torch.nan)
-    columns["special"], columns["punctuation"] = masses[..., 0], masses[..., 1]
-    rest = 1 - masses[..., 2]
-    columns["sink"] = torch.where(rest < _ROUNDING, 0.0, rest).masked_fill(blind, torch.nan)
+    if not isinstance(view, Unkept):
+        found = _masses(view, tokens, columns["entropy"].dtype)
+        columns |= {name: column.masked_fill(blind, torch.nan) for name, column in found.items()}
     order = ("entropy", "entropy_normalised", "largest", "distance", "own", "previous", "next", "first")
     names = [*order, "special", "punctuation", "sink"]
-    return {name: columns[name] for name in names if record.kind != "cross" or name not in DIAGONALS}
+    left_out = DIAGONALS if record.kind == "cross" else ()
+    return {name: columns[name] for name in names if name in columns and name not in left_out}
+
+
+def _masses(view: WeightView, tokens: Sequence[Token], dtype: torch.dtype) -> dict[str, Tensor]:
+    """What of each row falls on the next token, on kinds of tokens and on no token, each [H, M]."""
+    special, punctuation, every = view.push(_marks(tokens, dtype))[0].unbind(-1)
+    rest = 1 - every
+    return {
+        "next": diagonal(view, 1)[0],
+        "special": special,
+        "punctuation": punctuation,
+        "sink": torch.where(rest < _ROUNDING, 0.0, rest),
+    }
 
 
 def heads_of_texts(traces: Sequence[Trace]) -> pd.DataFrame:

@@ -24,9 +24,10 @@ from .sequences import Chosen
 def finish(recorder: Recorder, survey: Survey) -> None:
     """Fill the trace from the calls kept so far."""
     trace = recorder.trace
-    chosen = {name: Chosen(run, recorder.sequences, recorder.ends) for name, run in recorder.runs.items()}
-    count = max((choice.count for choice in chosen.values() if choice.count is not None), default=None)
     calls = list(recorder.calls.values())
+    used = {one.place.stack for one in calls}
+    chosen = {name: Chosen(recorder.runs[name], recorder.returned) for name in used}
+    count = max((choice.count for choice in chosen.values() if choice.count is not None), default=None)
     layers = numbers(calls, survey.stacks)
     kept = [one for one in calls if recorder.options.layers is None or layers[id(one)] in recorder.options.layers]
     order = {name: index for index, name in enumerate(survey.order)}

@@ -56,7 +56,7 @@ def attention(
     inputs = replace(inputs, softcap=softcap, sinks=sinks)
     shape = output_shape(query, key, value)
     if dropout_p == 0:
-        return _by_kernel(inputs, shape, kind, name, ())  # type: ignore[no-any-return]
+        return _by_kernel(inputs, shape, kind, name, ())
     if watching():
         with torch.no_grad():
             _by_kernel(inputs, shape, kind, name, (DROPOUT,))
@@ -79,7 +79,6 @@ def _by_torch(
     )
 
 
-@torch.compiler.disable(reason="the kernels run outside of compiled graphs")  # type: ignore[untyped-decorator, no-untyped-call]
 def _by_kernel(
     inputs: Inputs, shape: tuple[int, ...], kind: str | None, name: str | None, notes: tuple[str, ...]
 ) -> Tensor:

@@ -94,7 +94,7 @@ def attention(
     refuse_unknown(module, keywords)
     placed = read_mask(attention_mask)
     recorders = () if torch._C._current_graph_task_id() != -1 else listening(module)
-    maths = {
+    maths: dict[str, Any] = {
         "scale": query.shape[-1] ** -0.5 if scaling is None else float(scaling),
         "mask": changed_mask(module, placed.mask, (*query.shape[:3], key.shape[2])),
         "softcap": keywords.get("softcap"),

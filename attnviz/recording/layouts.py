@@ -34,9 +34,9 @@ def banded_to_dense(weights: Tensor, everywhere: Tensor | None, rows_everywhere:
 
 
 def without_padding(weights: Tensor, rows: int, cols: int) -> Tensor:
-    """The map without the rows and columns that a model adds to fill its last block."""
+    """The map without what a model adds to fill its last block, and without the empty places of a static cache."""
     height, width = weights.shape[2:]
-    if rows == 0 or height - rows != width - cols or height <= rows:
+    if rows == 0 or height < rows or width <= cols:
         return weights
     hidden = weights[:, :, :rows, cols:]
-    return weights[:, :, :rows, :cols] if not bool((hidden > 0).any()) else weights
+    return weights if bool((hidden > 0).any()) else weights[:, :, :rows, :cols]

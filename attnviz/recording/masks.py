@@ -17,14 +17,9 @@ from torch import Tensor
 from attnviz_kernels import Mask
 
 _FUNCTIONS = "transformers.masking_utils"
-_METADATA = {
-    Tensor.shape.__get__,  # type: ignore[attr-defined]
-    Tensor.dtype.__get__,
-    Tensor.device.__get__,  # type: ignore[attr-defined]
-    Tensor.ndim.__get__,  # type: ignore[attr-defined]
-    Tensor.size,
-    Tensor.dim,
-}
+_METADATA = {getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim")} | {Tensor.size, Tensor.dim}
+_SAME = {Tensor.contiguous, Tensor.detach}
+"""What leaves a mask as it is."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +60,8 @@ class Carrier(Tensor):
         if func in _METADATA:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
+        if func in _SAME:
+            return args[0]
         args, kwargs = _built(args), _built(kwargs or {})
         return func(*args, **kwargs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
@@ -70,7 +71,7 @@ def survey(model: nn.Module) -> Survey:
         unknown[name] = WINDOWS
         del attending[name]
     for name, module in _outermost(model, _ATTENTION).items():
-        if _within(name, {**attending, **linear, **unknown}):
+        if _within(name, (*attending, *linear, *unknown)):
             continue
         stack = owner(name, parts)
         if stack is None or any(owner(other, parts) == stack for other in attending):
@@ -92,7 +93,8 @@ def survey(model: nn.Module) -> Survey:
 def _cuts_windows(name: str, parts: dict[str, nn.Module]) -> bool:
     """Whether a stack cuts its sequence into windows before its attention is called (Swin)."""
     own = [part for path, part in parts[name].named_modules(prefix=name) if owner(path, parts) == name]
-    return any("window_partition" in f.__code__.co_names for kind in {type(part) for part in own} for f in methods(kind))
+    functions = [function for kind in {type(part) for part in own} for function in methods(kind)]
+    return any("window_partition" in function.__code__.co_names for function in functions)
 
 
 def _taking_turns(parts: dict[str, nn.Module], known: list[Place]) -> set[str]:
@@ -207,6 +209,6 @@ def _outermost(model: nn.Module, pattern: re.Pattern[str]) -> dict[str, nn.Modul
     return found
 
 
-def _within(name: str, others: dict[str, nn.Module]) -> bool:
+def _within(name: str, others: Iterable[str]) -> bool:
     """Whether a module is, holds or lies in one of the others."""
     return any(inside(name, other) or inside(other, name) for other in others)

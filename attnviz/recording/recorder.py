@@ -20,6 +20,7 @@ from .modules import Place, is_differential
 from .options import Options
 from .parts import Counted, Kept, Part, Weighed, own_keys
 from .runs import Run
+from .sequences import Returned
 from .store import Store
 
 Key = tuple[str, int]
@@ -55,8 +56,7 @@ class Recorder:
         self.calls: dict[Key, Calls] = {}
         self.visits: dict[str, int] = {}
         self.caches: dict[int, list[Run]] = {}
-        self.sequences: Tensor | None = None
-        self.ends: tuple[int, ...] = ()
+        self.returned: Returned | None = None
         self.replaced = 0
         self._seen: set[tuple[type[nn.Module], tuple[str, ...]]] = set()
         self._latest: tuple[Place, View] | None = None

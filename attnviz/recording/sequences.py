@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from .parts import Part
 from .runs import Run
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What `generate` gave back: sequences [R, length] for a number of prompts, and the ids that end a sequence."""
+
+    sequences: Tensor
+    prompts: int
+    ends: tuple[int, ...] = ()
 
 
 class Chosen:
@@ -16,9 +27,9 @@ class Chosen:
     the batch is shown as it was given.
     """
 
-    def __init__(self, run: Run, sequences: Tensor | None, ends: tuple[int, ...]) -> None:
+    def __init__(self, run: Run, returned: Returned | None) -> None:
         self.run = run
-        found = None if sequences is None else find(run, sequences.cpu(), ends)
+        found = None if returned is None else find(run, returned)
         self.rows: list[Tensor] | None = None if found is None else found[0]
         self.stops: list[int] | None = None if found is None else found[1]
         if found is None and run.orders:
@@ -38,16 +49,14 @@ class Chosen:
         return part
 
 
-def find(run: Run, sequences: Tensor, ends: tuple[int, ...]) -> tuple[list[Tensor], list[int]] | None:
-    """(rows, stops) of returned sequences [R, length], or None where the run did not make them.
-
-    ends are the ids after which a sequence is over; what follows them is filling.
-    """
-    prompt = run.counts[0]
+def find(run: Run, returned: Returned) -> tuple[list[Tensor], list[int]] | None:
+    """(rows, stops) of returned sequences, or None where the run did not make them."""
+    sequences, prompt = returned.sequences.cpu(), run.counts[0]
     fed = [start + count - run.starts[0] for start, count in zip(run.starts, run.counts, strict=True)]
     paths = []
-    for sequence in sequences:
-        path = _path(run, sequence[: _length(sequence, prompt, ends)], fed)
+    for index, sequence in enumerate(sequences):
+        own = index * returned.prompts // len(sequences)
+        path = _path(run, sequence[: _length(sequence, prompt, returned.ends)], fed, own, returned.prompts)
         if path is None:
             return None
         paths.append(path)
@@ -62,8 +71,8 @@ def _length(sequence: Tensor, prompt: int, ends: tuple[int, ...]) -> int:
     return prompt + int(over.to(torch.uint8).argmax()) + 1 if bool(over.any()) else len(sequence)
 
 
-def _path(run: Run, sequence: Tensor, fed: list[int]) -> list[int] | None:
-    """Its row in every call that took in its own tokens only."""
+def _path(run: Run, sequence: Tensor, fed: list[int], own: int, prompts: int) -> list[int] | None:
+    """A sequence's row in every call that took in its own tokens only, among the rows of its prompt."""
     for step in range(len(fed) - 1, -1, -1):
         ids = run.ids[step]
         if ids is None:
@@ -74,7 +83,8 @@ def _path(run: Run, sequence: Tensor, fed: list[int]) -> list[int] | None:
         tokens = run.tokens(lineage)
         if tokens is None:
             return None
-        same = (tokens.cpu() == sequence[: fed[step]]).all(1)
+        prompt = torch.arange(len(tokens)) * prompts // len(tokens)
+        same = (tokens.cpu() == sequence[: fed[step]]).all(1) & (prompt == own)
         if bool(same.any()):
             row = int(same.to(torch.uint8).argmax())
             return [int(rows[row]) for rows in lineage]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .masks import Carrier
 from .recorder import Recorder
 from .runs import Run
+from .sequences import Returned
 
 _CACHES = ("cache", "past_key_values", "cache_params")
 
@@ -117,8 +118,11 @@ def _watch_generate(recorder: Recorder, model: nn.Module, exits: ExitStack) -> N
     def heard(*args: Any, **kwargs: Any) -> Any:
         result = generate(*args, **kwargs)  # type: ignore[operator]
         sequences = getattr(result, "sequences", result)
-        recorder.sequences = sequences.detach() if isinstance(sequences, Tensor) else None
-        recorder.ends = _ends(kwargs.get("generation_config") or getattr(model, "generation_config", None), kwargs)
+        if isinstance(sequences, Tensor):
+            given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim() > 1]
+            config = kwargs.get("generation_config") or getattr(model, "generation_config", None)
+            prompts = given[0].shape[0] if given else 1
+            recorder.returned = Returned(sequences.detach(), prompts, _ends(config, kwargs))
         return result
 
     _replace(model, "generate", heard, exits)

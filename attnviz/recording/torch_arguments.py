@@ -85,7 +85,7 @@ def dot_product_inputs(
 def output_shape(query: Tensor, key: Tensor, value: Tensor) -> tuple[int, ...]:
     """The shape of scaled_dot_product_attention's output."""
     lead = _broadcast([tensor.shape[:-3] for tensor in (query, key, value)])
-    heads = max((tensor.shape[-3:-2] for tensor in (query, key, value)), default=())
+    heads = max(tensor.shape[-3:-2] for tensor in (query, key, value))
     return (*lead, *heads, query.shape[-2], value.shape[-1])
 
 

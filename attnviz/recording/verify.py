@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from attnviz_kernels import tile
 from attnviz_kernels.reference import visible
-from torch import Tensor, nn
 
 from ..errors import RecordingError
 from .heard import Heard
@@ -44,7 +45,8 @@ def verify(module: nn.Module, heard: Heard, output: Tensor, keywords: dict[str, 
     rows = slice(max(0, count - ROWS), count)
     view = heard.view.crop(rows, slice(None))
     mask, seen = _additive(view)
-    keywords = {name: _last(value, count, rows) if name == "position_bias" else value for name, value in keywords.items()}
+    bias = keywords.get("position_bias")
+    keywords = keywords if bias is None else {**keywords, "position_bias": _last(bias, count, rows)}
     own_output, own = eager(module, view.query, view.key, heard.value, mask, dropout=0.0, **keywords)
     own_output = own_output.transpose(1, 2)
     wrong = _far(tile(view), own, seen) or _far(output[:, :, rows], own_output, seen)

@@ -6,9 +6,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
 import torch
-
 from shared import ROOT, shared
 
 DOZEN = (
@@ -97,8 +95,3 @@ def from_band(band):
             if 0 <= column < count:
                 dense[:, :, row, column] = band[:, :, row, place]
     return dense
-
-
-@pytest.fixture(params=names())
-def name(request):
-    return request.param

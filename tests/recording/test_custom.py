@@ -166,6 +166,7 @@ def test_a_compiled_model_has_torch_s_function_in_one_graph_and_is_recorded_all_
     assert trace.layers == (1,)
 
 
+@pytest.mark.filterwarnings("ignore")  # dynamo tells what it cannot trace
 def test_what_torch_s_function_lacks_runs_beside_the_compiled_graph():
     x = randn(B, 1, M, D)
     compiled = torch.compile(lambda x: attnviz.attention(x + 1, x, x, softcap=2.0), backend="eager")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recording.oracle import architectures, build, eager, inputs, name, whole  # noqa: F401
+from recording.oracle import architectures, build, eager, inputs, whole
 
 import attnviz
 from attnviz.errors import RecordingError
@@ -33,7 +33,7 @@ def differences(name, trace, own):
     return found
 
 
-def test_the_map_is_that_of_eager_attention(name):  # noqa: F811
+def test_the_map_is_that_of_eager_attention(name):
     if name in REFUSED:
         pytest.skip("refused, see below")
     own, hidden = eager(name, torch.float64)
@@ -44,7 +44,7 @@ def test_the_map_is_that_of_eager_attention(name):  # noqa: F811
     assert (out - hidden).abs().max() < 1e-5 * hidden.abs().max()
 
 
-def test_float32_is_as_exact_as_eager_attention(name):  # noqa: F811
+def test_float32_is_as_exact_as_eager_attention(name):
     if name in REFUSED:
         pytest.skip("refused, see below")
     own, hidden = eager(name)
@@ -66,7 +66,7 @@ def test_refused_before_anything_ran(refused):
     assert not ran
 
 
-def test_the_model_is_as_it_was(name):  # noqa: F811
+def test_the_model_is_as_it_was(name):
     if name in REFUSED:
         pytest.skip("refused, see above")
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -81,7 +81,7 @@ def test_the_model_is_as_it_was(name):  # noqa: F811
 
 
 def state(model, *registries):
-    """Everything a recording could leave behind: configuration, hooks, attributes of objects and classes, registries."""
+    """All that a recording could leave behind: configuration, hooks, attributes of objects and classes, registries."""
     modules = list(model.modules())
     return {
         "configs": [str(part.config) for part in modules if hasattr(part, "config")],

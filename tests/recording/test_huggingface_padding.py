@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recording.oracle import build, eager, inputs, name, whole  # noqa: F401
+from recording.oracle import build, eager, inputs, whole
 
 import attnviz
 
@@ -23,7 +23,7 @@ def padded(name, side):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @torch.no_grad()
-def test_real_tokens_are_those_of_eager_attention(name, side):  # noqa: F811
+def test_real_tokens_are_those_of_eager_attention(name, side):
     if name in NO_TEXT + REFUSED:
         pytest.skip("has no padding")
     given = padded(name, side)
@@ -38,7 +38,8 @@ def test_real_tokens_are_those_of_eager_attention(name, side):  # noqa: F811
         cols = rows if kind != "cross" else real
         for layer, weights in zip(part.layers, layers, strict=True):
             # T5's scores are in the hundreds: in float32 its eager weights are exact to 5e-4
-            assert (whole(part, layer) - weights[1:2, :, rows][..., cols]).abs().max() < (1e-3 if name == "t5" else 1e-5)
+            bound = 1e-3 if name == "t5" else 1e-5
+            assert (whole(part, layer) - weights[1:2, :, rows][..., cols]).abs().max() < bound
     if "decoder" not in own:
         assert len(trace.sequence(1).tokens) == int(real.sum())
         assert (out[1][real] - hidden[1][real]).abs().max() < 2e-5 * hidden.abs().max()
