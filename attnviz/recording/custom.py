@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from attnviz_kernels import ArgumentError, Mask, attend
 
 from ..errors import UsageError
-from .reading import exact, read
+from .reading import read
 from .torch_arguments import Inputs, dot_product_inputs, output_shape
 from .torch_functions import DROPOUT
 from .watch import watching
@@ -89,8 +89,7 @@ def _by_kernel(
             with torch._C.DisableTorchFunction():  # the kernel's own operations need not be heard
                 return read(watches, inputs, RUNG, kind, name, notes).output.reshape(shape)
         inputs = inputs.autocast()
-        with exact(inputs):
-            return attend(inputs.query, inputs.key, inputs.value, **inputs.options()).output.reshape(shape)
+        return attend(inputs.query, inputs.key, inputs.value, **inputs.options()).output.reshape(shape)
     except ArgumentError as error:
         raise UsageError(str(error)) from None
 

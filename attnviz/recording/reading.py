@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-
-import torch
 
 from attnviz_kernels import Attended, Emit, View, attend, check, choose, view_of
 
@@ -35,19 +32,12 @@ def read(
     if kind != "cross" and cols > rows and not inputs.mask.causal:
         inputs = replace(inputs, mask=replace(inputs.mask, offset=cols - rows))  # earlier keys come from a cache
     emit = Emit(statistics=True, weights=any(watch.options.keep == "weights" for watch in watches))
-    with exact(inputs):
-        attended, view, backend = _attend(inputs, emit)
+    attended, view, backend = _attend(inputs, emit)
     heard = Heard(view, Placed(view.mask), inputs.value, backend, notes, attended.statistics, attended.weights)
     origin = Origin(rung, kind, label, None, backend, notes)
     for watch in watches:
         watch.chains.add(watch.here, origin, heard)
     return attended
-
-
-def exact(inputs: Inputs) -> AbstractContextManager[object]:
-    """Autocast switched off, which would lower the precision inside the kernel."""
-    device = inputs.query.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _attend(inputs: Inputs, emit: Emit) -> tuple[Attended, View, str]:

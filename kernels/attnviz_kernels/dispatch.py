@@ -5,6 +5,7 @@ Backends import `spec`, never each other.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -96,7 +97,8 @@ def attend(
     chosen = _load(choose(call, backend))
     inputs = (query, key, value, bias, sinks)
     if not torch.is_grad_enabled() or not any(tensor is not None and tensor.requires_grad for tensor in inputs):
-        return chosen.attend(call, emit)
+        with _full_precision(query):
+            return chosen.attend(call, emit)
     kept: list[Attended] = []
     output = _Attend.apply(chosen, call, emit, kept, *inputs)  # type: ignore[no-untyped-call]
     return replace(kept[0], output=output)
@@ -110,14 +112,16 @@ def view_of(call: Call, attended: Attended) -> View:
 @torch.no_grad()
 def statistics(view: View, *, backend: str | None = None) -> Statistics:
     """Every row's `Statistics`, after the fact."""
-    return _load(choose(view, backend)).statistics(view)
+    with _full_precision(view.query):
+        return _load(choose(view, backend)).statistics(view)
 
 
 @torch.no_grad()
 def tile(view: View, rows: slice = slice(None), cols: slice = slice(None), *, backend: str | None = None) -> Tensor:
     """weights[..., rows, cols], [B, H, rows, cols] in the accumulator dtype."""
     rows, cols = _ranges(view, rows, cols)
-    return _load(choose(view, backend)).tile(view, rows, cols)
+    with _full_precision(view.query):
+        return _load(choose(view, backend)).tile(view, rows, cols)
 
 
 @torch.no_grad()
@@ -137,27 +141,31 @@ def pool(
     need(reduce in ("mean", "max"), f'reduce must be "mean" or "max", got {reduce!r}')
     check_grid("shape", shape)
     rows, cols = _ranges(view, rows, cols)
-    return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)
+    with _full_precision(view.query):
+        return _load(choose(view, backend)).pool(view, shape, rows, cols, reduce)
 
 
 @torch.no_grad()
 def received(view: View, *, backend: str | None = None) -> Tensor:
     """[B, H, N]: what each key receives, the exact column sums of the weights."""
-    return _load(choose(view, backend)).received(view)
+    with _full_precision(view.query):
+        return _load(choose(view, backend)).received(view)
 
 
 @torch.no_grad()
 def push(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
     """weights @ vector; vector [B, H, N, E] (B and H may be 1), result [B, H, M, E] in the accumulator dtype."""
     check_vector(vector, view, axis="keys")
-    return _load(choose(view, backend)).push(view, vector)
+    with _full_precision(view.query):
+        return _load(choose(view, backend)).push(view, vector)
 
 
 @torch.no_grad()
 def pull(view: View, vector: Tensor, *, backend: str | None = None) -> Tensor:
     """weights.T @ vector; vector [B, H, M, E] (B and H may be 1), result [B, H, N, E] in the accumulator dtype."""
     check_vector(vector, view, axis="queries")
-    return _load(choose(view, backend)).pull(view, vector)
+    with _full_precision(view.query):
+        return _load(choose(view, backend)).pull(view, vector)
 
 
 @torch.no_grad()
@@ -177,8 +185,9 @@ def weight_gradients(
     top, bottom = check_range("rows", rows, queries)
     left, right = check_range("cols", cols, keys)
     wide = accumulator(value.dtype)
-    by_group = output_gradient[:, :, top:bottom].to(wide).reshape(batch, groups, -1, size)  # [B, G, H/G * rows, E]
-    product = by_group @ value[:, :, left:right].to(wide).transpose(-1, -2)
+    with _full_precision(value):
+        by_group = output_gradient[:, :, top:bottom].to(wide).reshape(batch, groups, -1, size)  # [B, G, H/G * rows, E]
+        product = by_group @ value[:, :, left:right].to(wide).transpose(-1, -2)
     return product.reshape(batch, heads, bottom - top, right - left)
 
 
@@ -211,6 +220,12 @@ def _load(backend: str) -> Backend:
     return cast(Backend, import_module(BACKENDS[backend], __package__))
 
 
+def _full_precision(tensor: Tensor) -> AbstractContextManager[object]:
+    """Autocast switched off, which would lower the precision of a backend's own sums."""
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
 def _ranges(view: View, rows: slice, cols: slice) -> tuple[slice, slice]:
     _, _, queries, keys = view.shape
     return slice(*check_range("rows", rows, queries)), slice(*check_range("cols", cols, keys))
@@ -221,7 +236,8 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, chosen: Backend, call: Call, emit: Emit, kept: list[Attended], *inputs: Any) -> Tensor:
-        attended: Attended = chosen.attend(call, emit)
+        with _full_precision(call.query):
+            attended = chosen.attend(call, emit)
         kept.append(replace(attended, output=attended.output.detach()))
         ctx.chosen, ctx.call = chosen, call
         ctx.save_for_backward(*inputs, attended.output, attended.logsumexp)
@@ -232,6 +248,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, output_gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, sinks, output, logsumexp = ctx.saved_tensors
         call = replace(ctx.call, query=query, key=key, value=value, bias=bias, sinks=sinks)
-        gradients = ctx.chosen.backward(call, output, logsumexp, output_gradient, ctx.needs_input_grad[4:])
+        with _full_precision(query):
+            gradients = ctx.chosen.backward(call, output, logsumexp, output_gradient, ctx.needs_input_grad[4:])
         parts = (gradients.query, gradients.key, gradients.value, gradients.bias, gradients.sinks)
         return (None, None, None, None, *parts)
