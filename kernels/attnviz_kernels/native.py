@@ -72,7 +72,7 @@ def attend(call: Call, emit: Emit) -> Attended:
     # memory order [B, M, H, E], as torch's own attention leaves it: the reshape that usually follows copies nothing
     output = torch.empty(batch, rows, heads, call.value.shape[3], dtype=call.query.dtype).transpose(1, 2)
     logsumexp = torch.empty(batch, heads, rows)
-    out.output, out.logsumexp = _described(output, output.shape), logsumexp.data_ptr()
+    out.output, out.logsumexp = _described(output), logsumexp.data_ptr()
     statistics = _statistics_into(out, call) if emit.statistics else None
     pooled = _pooled_into(out, call, emit.pooled) if emit.pooled else None
     weights = _weights_into(out, call, emit, keep) if emit.weights else None
@@ -90,8 +90,7 @@ def describe(call: Call, keep: list[Tensor]) -> _native.Call:
     out.G, out.D, out.E = call.key.shape[1], call.key.shape[3], call.value.shape[3]
     out.scale, out.softcap = call.scale, call.softcap or 0.0
     for name in ("query", "key", "value"):
-        tensor = getattr(call, name)
-        setattr(out, name, _described(tensor, tensor.shape))
+        setattr(out, name, _described(getattr(call, name)))
     if call.bias is not None:
         out.bias = _described(call.bias, shape)
     if call.sinks is not None:
@@ -119,8 +118,9 @@ def _describe_mask(out: _native.Call, mask: Mask, shape: tuple[int, int, int, in
         out.query_segment, out.key_segment = _described(query, (batch, rows)), _described(key, (batch, cols))
 
 
-def _described(tensor: Tensor, shape: tuple[int, ...]) -> _native.Described:
-    strides = tensor.expand(shape).stride()
+def _described(tensor: Tensor, shape: tuple[int, ...] | None = None) -> _native.Described:
+    """Address, type and strides of a tensor, or of its expansion to `shape`."""
+    strides = tensor.stride() if shape is None else tensor.expand(shape).stride()
     return (tensor.data_ptr(), _TYPES[tensor.dtype], *strides, *(0,) * (4 - len(strides)))  # type: ignore[return-value]
 
 

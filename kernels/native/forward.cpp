@@ -24,6 +24,7 @@ struct Piece {
     Buffers buffers;
     float* scores;      // [T, L]; weights after softmax()
     float* keep;        // [L]: what an older sum is worth after the maximum rose
+    float* log_sum;     // [L]
     float* peak;        // [L]: the largest score at the end, the sink left out
     float* share;       // [L]: 1 / sum at the end, 0 where a row saw nothing
 };
@@ -36,7 +37,7 @@ int64_t widest(const Call& call) {
 }
 
 int64_t scratch_floats(const Call& call, const Forward& out) {
-    return state_floats(call) + call.D * L + T * L * 2 + T * (call.D + call.E) + widest(call) * L + 3 * L +
+    return state_floats(call) + call.D * L + T * L * 2 + T * (call.D + call.E) + widest(call) * L + 4 * L +
            (out.pooled ? 2 * out.C * L : 0) + 16;
 }
 
@@ -60,6 +61,7 @@ void layout(const Call& call, const Forward& out, Piece& p, float* memory) {
     p.scores = take(memory, T * L);
     p.buffers.extra = take(memory, T * L);
     p.keep = take(memory, L);
+    p.log_sum = take(memory, L);
     p.peak = take(memory, L);
     p.share = take(memory, L);
     p.buffers.rows = take(memory, widest(call) * L);
@@ -202,10 +204,18 @@ int64_t first_key(const Call& call, int64_t batch) {
     return 0;
 }
 
+// Keys and values that only one tile of queries reads come from far memory: ask for the next ones while these are worked on.
+void prefetch_next(const Call& call, const Queries& q, int64_t from) {
+    const int64_t size = call.N - from < T ? call.N - from : T;
+    prefetch_rows(call.key, q, from, size, call.D);
+    prefetch_rows(call.value, q, from, size, call.E);
+}
+
 void attend_tile(const Call& call, const Forward& out, Piece& p, int64_t from, int64_t size, int64_t first) {
     Span spans[kSpans];
     const int count = score(call, p.queries, from, size, p.buffers, p.scores, spans);
     if (count == 0) return;
+    if (call.M <= L) prefetch_next(call, p.queries, from + size);
     int64_t stride;
     const float* values = rows_of(call.value, p.queries, from, size, call.E, p.buffers.values, stride);
     for (const Span* s = spans; s < spans + count; ++s) {
@@ -277,7 +287,8 @@ void put(const Call& call, const Queries& q, const float* lanes, float* rows) {
 void put_logsumexp(const Call& call, const Forward& out, Piece& p) {
     alignas(64) float total[L];
     for (int l = 0; l < p.queries.vectors * W; ++l) {
-        total[l] = p.state.top[l] + logf(p.state.sum[l]);
+        p.log_sum[l] = logf(p.state.sum[l]);
+        total[l] = p.state.top[l] + p.log_sum[l];
         p.share[l] = p.state.top[l] == -INFINITY ? 0 : 1 / p.state.sum[l];
     }
     put(call, p.queries, total, out.logsumexp);
@@ -312,8 +323,7 @@ void put_statistics(const Call& call, const Forward& out, Piece& p) {
     for (int l = 0; l < p.queries.vectors * W; l += W) {
         const V share = load(p.share + l);
         const Flag blind = equal(load(s.top + l), none);
-        for (int i = 0; i < W; ++i) values[0][l + i] = logf(s.sum[l + i]);
-        const V entropy = greater_of(set(0), fnma(load(s.heat + l), share, load(values[0] + l)));
+        const V entropy = greater_of(set(0), fnma(load(s.heat + l), share, load(p.log_sum + l)));
         store(values[0] + l, select(blind, nan, entropy));
         store(values[1] + l, select(blind, nan, weight_of(p, l, load(p.peak + l))));
         store(values[2] + l, select(blind, nan, mul(load(s.distance + l), share)));

@@ -63,36 +63,33 @@ static void product(int vectors, int64_t rows, const float* a, int64_t a_stride,
     }
 }
 
-// exp(r) - 1 for |r| <= ln(2) / 2 as r * (1 + r * q(r)), a minimax fit right to 3e-9.
-INLINE V exp_minus_one_small(V r) {
+// (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2, a minimax fit that makes exp(r) right to 3e-9.
+INLINE V exp_tail(V r) {
     V q = set(0x1.6a23cep-10f);
     q = fma(q, r, set(0x1.123a20p-7f));
     q = fma(q, r, set(0x1.5558f2p-5f));
     q = fma(q, r, set(0x1.555492p-3f));
-    q = fma(q, r, set(0x1.fffffcp-2f));
-    return fma(mul(q, r), r, r);
+    return fma(q, r, set(0x1.fffffcp-2f));
 }
 
-// x = n ln 2 + r with whole n; ln 2 in two parts, the first short enough that n times it is exact.
-INLINE V reduce(V x, V& n) {
-    n = nearest(mul(x, set(1.44269504f)));
+// x - n ln 2; ln 2 in two parts, the first short enough that n times it is exact.
+INLINE V rest_of(V x, V power) {
+    const V n = whole(power);
     return fnma(n, set(-2.12194440e-4f), fnma(n, set(0.693359375f), x));
 }
 
-// exp(x) for x <= 88, exactly 0 below -87 (also for -inf), NaN for NaN; off by at most about one unit in the last place.
+// exp(x) for x <= 88, exactly 0 below -87 (also for -inf), NaN for NaN; off by at most 1.3 units in the last place.
 INLINE V exponential(V x) {
-    V n;
-    const V r = reduce(x, n);
-    const V p = times_power(add(set(1), exp_minus_one_small(r)), n);
-    return select(less(x, set(-87.0f)), set(0), p);
+    const V power = power_of(x), r = rest_of(x, power);
+    const V p = fma(fma(exp_tail(r), r, set(1)), r, set(1));
+    return where(not_less(x, set(-87.0f)), times_power(p, power));
 }
 
 // tanh(x) from exp(2x) - 1, which keeps all digits near 0 (1 - 2 / (exp(2x) + 1) would lose them).
 INLINE V tanh_of(V x) {
-    V n;
-    const V r = reduce(lesser_of(set(20), greater_of(set(-20), add(x, x))), n);
-    const V power = times_power(set(1), n);
-    const V e = fma(power, exp_minus_one_small(r), sub(power, set(1)));
+    const V twice = lesser_of(set(20), greater_of(set(-20), add(x, x)));
+    const V power = power_of(twice), r = rest_of(twice, power), scale = times_power(set(1), power);
+    const V e = fma(scale, fma(mul(exp_tail(r), r), r, r), sub(scale, set(1)));
     return divide(e, add(e, set(2)));
 }
 
@@ -168,13 +165,19 @@ static void read(const char* from, int type, int64_t stride, int64_t size, float
     if (type == kBool) read_as<uint8_t>(from, stride, size, out, [](uint8_t x) { return x ? 0.0f : -INFINITY; });
 }
 
+template <class To, class Convert>
+INLINE void write_as(char* to, int64_t stride, int64_t size, const float* in, Convert convert) {
+    To* values = reinterpret_cast<To*>(to);
+    if (stride == 1)
+        for (int64_t i = 0; i < size; ++i) values[i] = convert(in[i]);
+    else
+        for (int64_t i = 0; i < size; ++i) values[i * stride] = convert(in[i]);
+}
+
 static void write(char* to, int type, int64_t stride, int64_t size, const float* in) {
-    if (type == kFloat32)
-        for (int64_t i = 0; i < size; ++i) reinterpret_cast<float*>(to)[i * stride] = in[i];
-    if (type == kFloat16)
-        for (int64_t i = 0; i < size; ++i) reinterpret_cast<uint16_t*>(to)[i * stride] = to_half(in[i]);
-    if (type == kBfloat16)
-        for (int64_t i = 0; i < size; ++i) reinterpret_cast<uint16_t*>(to)[i * stride] = to_bfloat(in[i]);
+    if (type == kFloat32) write_as<float>(to, stride, size, in, [](float x) { return x; });
+    if (type == kFloat16) write_as<uint16_t>(to, stride, size, in, [](float x) { return to_half(x); });
+    if (type == kBfloat16) write_as<uint16_t>(to, stride, size, in, [](float x) { return to_bfloat(x); });
 }
 
 }  // namespace attn::ISA

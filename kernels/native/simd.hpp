@@ -8,6 +8,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+// power_of(x) stands for the whole number n nearest to x / ln 2; whole() gives n, times_power(a, .) a * 2^n. Without an
+// instruction for it, n is added to a number whose last binary place is 1: its low bits are then n, to go into an exponent.
+constexpr float kLog2e = 1.44269504f, kWhole = 12582912.0f;
+
 #if defined(ATTN_AVX512)
 #include <immintrin.h>
 #define ISA avx512
@@ -30,13 +34,14 @@ INLINE V fnma(V a, V b, V c) { return _mm512_fnmadd_ps(a, b, c); }
 INLINE V greater_of(V a, V b) { return _mm512_max_ps(a, b); }
 INLINE V lesser_of(V a, V b) { return _mm512_min_ps(a, b); }
 INLINE V magnitude(V a) { return _mm512_abs_ps(a); }
-INLINE V nearest(V a) { return _mm512_roundscale_ps(a, 8); }
-INLINE V times_power(V a, V n) { return _mm512_scalef_ps(a, n); }
+INLINE V power_of(V a) { return _mm512_roundscale_ps(mul(a, set(kLog2e)), 8); }
+INLINE V whole(V power) { return power; }
+INLINE V times_power(V a, V power) { return _mm512_scalef_ps(a, power); }
 INLINE Flag less(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+INLINE Flag not_less(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
 INLINE Flag equal(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-INLINE Flag both(Flag a, Flag b) { return a & b; }
 INLINE V select(Flag f, V yes, V no) { return _mm512_mask_blend_ps(f, no, yes); }
-INLINE bool any(Flag f) { return f != 0; }
+INLINE V where(Flag f, V a) { return _mm512_maskz_mov_ps(f, a); }
 INLINE void transpose_block(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
     V r[16], t[16];
     for (int i = 0; i < 16; ++i) r[i] = load(in + i * in_stride);
@@ -87,16 +92,17 @@ INLINE V fnma(V a, V b, V c) { return _mm256_fnmadd_ps(a, b, c); }
 INLINE V greater_of(V a, V b) { return _mm256_max_ps(a, b); }
 INLINE V lesser_of(V a, V b) { return _mm256_min_ps(a, b); }
 INLINE V magnitude(V a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-INLINE V nearest(V a) { return _mm256_round_ps(a, 8); }
-INLINE V times_power(V a, V n) {
-    const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+INLINE V power_of(V a) { return fma(a, set(kLog2e), set(kWhole)); }
+INLINE V whole(V power) { return sub(power, set(kWhole)); }
+INLINE V times_power(V a, V power) {
+    const __m256i shift = _mm256_slli_epi32(_mm256_castps_si256(power), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), shift));
 }
 INLINE Flag less(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+INLINE Flag not_less(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_NLT_UQ); }
 INLINE Flag equal(V a, V b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
-INLINE Flag both(Flag a, Flag b) { return _mm256_and_ps(a, b); }
 INLINE V select(Flag f, V yes, V no) { return _mm256_blendv_ps(no, yes, f); }
-INLINE bool any(Flag f) { return _mm256_movemask_ps(f) != 0; }
+INLINE V where(Flag f, V a) { return _mm256_and_ps(f, a); }
 INLINE void transpose_block(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
     V r[8], t[8];
     for (int i = 0; i < 8; ++i) r[i] = load(in + i * in_stride);
@@ -138,15 +144,16 @@ INLINE V fnma(V a, V b, V c) { return vfmsq_f32(c, a, b); }
 INLINE V greater_of(V a, V b) { return vmaxq_f32(a, b); }
 INLINE V lesser_of(V a, V b) { return vminq_f32(a, b); }
 INLINE V magnitude(V a) { return vabsq_f32(a); }
-INLINE V nearest(V a) { return vrndnq_f32(a); }
-INLINE V times_power(V a, V n) {
-    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vcvtq_s32_f32(n), 23)));
+INLINE V power_of(V a) { return fma(a, set(kLog2e), set(kWhole)); }
+INLINE V whole(V power) { return sub(power, set(kWhole)); }
+INLINE V times_power(V a, V power) {
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vreinterpretq_s32_f32(power), 23)));
 }
 INLINE Flag less(V a, V b) { return vcltq_f32(a, b); }
+INLINE Flag not_less(V a, V b) { return vmvnq_u32(vcltq_f32(a, b)); }
 INLINE Flag equal(V a, V b) { return vceqq_f32(a, b); }
-INLINE Flag both(Flag a, Flag b) { return vandq_u32(a, b); }
 INLINE V select(Flag f, V yes, V no) { return vbslq_f32(f, yes, no); }
-INLINE bool any(Flag f) { return vmaxvq_u32(f) != 0; }
+INLINE V where(Flag f, V a) { return vreinterpretq_f32_u32(vandq_u32(f, vreinterpretq_u32_f32(a))); }
 INLINE void transpose_block(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
     const float32x4x2_t a = vtrnq_f32(load(in), load(in + in_stride));
     const float32x4x2_t b = vtrnq_f32(load(in + 2 * in_stride), load(in + 3 * in_stride));
@@ -187,22 +194,22 @@ INLINE V fnma(V a, V b, V c) { EACH(V, c.x[i] - a.x[i] * b.x[i]); }
 INLINE V greater_of(V a, V b) { EACH(V, a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
 INLINE V lesser_of(V a, V b) { EACH(V, a.x[i] < b.x[i] ? a.x[i] : b.x[i]); }
 INLINE V magnitude(V a) { EACH(V, fabsf(a.x[i])); }
-INLINE V nearest(V a) { EACH(V, (a.x[i] + 12582912.0f) - 12582912.0f); }
-INLINE float times_power(float a, float n) {
-    // n is NaN or huge only where the caller drops the result
-    const int32_t whole = n > -200.0f && n < 200.0f ? static_cast<int32_t>(n) : 0;
-    int32_t bits;
+INLINE V power_of(V a) { return fma(a, set(kLog2e), set(kWhole)); }
+INLINE V whole(V power) { return sub(power, set(kWhole)); }
+INLINE float times_power(float a, float power) {
+    uint32_t bits, shift;
     memcpy(&bits, &a, 4);
-    bits = static_cast<int32_t>(static_cast<uint32_t>(bits) + (static_cast<uint32_t>(whole) << 23));
+    memcpy(&shift, &power, 4);
+    bits += shift << 23;
     memcpy(&a, &bits, 4);
     return a;
 }
-INLINE V times_power(V a, V n) { EACH(V, times_power(a.x[i], n.x[i])); }
+INLINE V times_power(V a, V power) { EACH(V, times_power(a.x[i], power.x[i])); }
 INLINE Flag less(V a, V b) { EACH(Flag, a.x[i] < b.x[i]); }
+INLINE Flag not_less(V a, V b) { EACH(Flag, !(a.x[i] < b.x[i])); }
 INLINE Flag equal(V a, V b) { EACH(Flag, a.x[i] == b.x[i]); }
-INLINE Flag both(Flag a, Flag b) { EACH(Flag, a.x[i] && b.x[i]); }
 INLINE V select(Flag f, V yes, V no) { EACH(V, f.x[i] ? yes.x[i] : no.x[i]); }
-INLINE bool any(Flag f) { return f.x[0] || f.x[1] || f.x[2] || f.x[3]; }
+INLINE V where(Flag f, V a) { EACH(V, f.x[i] ? a.x[i] : 0.0f); }
 INLINE void transpose_block(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
     for (int i = 0; i < W; ++i)
         for (int j = 0; j < W; ++j) out[j * out_stride + i] = in[i * in_stride + j];

@@ -147,11 +147,22 @@ static bool hidden(const Call& call, const Queries& q, int64_t from, int64_t siz
 INLINE const float* rows_of(const Tensor& t, const Queries& q, int64_t from, int64_t size, int64_t width, float* buffer,
                             int64_t& stride) {
     stride = t.stride[2];
-    if (t.type == kFloat32 && t.stride[3] == 1) return reinterpret_cast<const float*>(at(t, q.batch, q.group, from, 0));
+    // rows that far apart share a few cache sets and push each other out before the next pass over them
+    const bool crowded = q.vectors > kVectors && stride % 512 == 0;
+    if (t.type == kFloat32 && t.stride[3] == 1 && !crowded) return reinterpret_cast<const float*>(at(t, q.batch, q.group, from, 0));
     stride = width;
     for (int64_t j = 0; j < size; ++j)
         read(at(t, q.batch, q.group, from + j, 0), t.type, t.stride[3], width, buffer + j * width);
     return buffer;
+}
+
+// Asks for rows [from, from + size) ahead of their use.
+INLINE void prefetch_rows(const Tensor& t, const Queries& q, int64_t from, int64_t size, int64_t width) {
+    const int64_t bytes = width * bytes_of(t.type);
+    for (int64_t j = from; j < from + size; ++j) {
+        const char* row = at(t, q.batch, q.group, j, 0);
+        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(row + b);
+    }
 }
 
 // From here down a float mask hides: half of its type's lowest number (for float64 that is -inf as float32).
