@@ -66,6 +66,12 @@ class Chains:
         self._calls: Counter[Where] = Counter()
         self._continues = False
 
+    @property
+    def first_step(self) -> int:
+        """The earliest step of which anything is kept."""
+        first = next(iter(self.found.values()), None)
+        return max(self.step, 0) if first is None else first.parts[0].step
+
     def begin(self) -> None:
         """The model, or a part that is called by itself, begins to run."""
         self.step += 1

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..errors import RecordingError, UsageError
-from ..tokens import TokenAxis
-from ..trace import AXES, Record, Trace
-from ..views import QueryKey
+from ..trace import Record, Trace
 from .eager import uncompiled
-from .labels import Given, Labels, axis, side_labels
-from .numbering import records
+from .labels import Labels
+from .numbering import records, with_stacks
 from .padding import zeros_in_padding
+from .sides import label_sides
 from .torch_functions import RUNG, hearing
 from .watch import Watch
 
@@ -53,13 +52,11 @@ def refuse(model: nn.Module) -> None:
 def fill(trace: Trace, watch: Watch, tokenizer: Any = None, labels: Labels | None = None) -> None:
     """Add what a watch has heard to a trace: records, and the labels of axes that have none yet."""
     chains = [chain for chain in watch.chains.found.values() if not _known(trace, chain.name, chain.origin.rung)]
+    chains = with_stacks(chains)
     found = _chosen(records(chains, watch.options.heads), watch, trace.layers)
     trace.records += found
-    for side, (batch, length, real) in _sides(found).items():
-        if side not in trace.axes:
-            ids = [tensor for tensor in watch.ids if tuple(tensor.shape) == (batch, length)]
-            given = ids[-1 if side == "decoder" else 0] if ids else None
-            trace.axes[side] = _axes(batch, length, given, real, tokenizer, side_labels(labels, side))
+    if found:
+        trace.axes = label_sides(chains, watch.ids, tokenizer, labels) | trace.axes
     if watch.chains.replaced:
         trace.notes.append("the model ran several times inside the block: the trace holds its last run")
     trace.unrecorded[:] = [name for name in trace.unrecorded if not any(_related(name, r.name) for r in found)]
@@ -96,32 +93,6 @@ def _chosen(found: list[Record], watch: Watch, known: Sequence[int]) -> list[Rec
             f" {', '.join(map(str, have))}"
         )
     return [record for record in found if record.layer in layers]
-
-
-def _axes(
-    batch: int, length: int, ids: Tensor | None, real: Tensor | None, tokenizer: Any, labels: Sequence[str] | None
-) -> tuple[TokenAxis, ...]:
-    given = [
-        Given(length, ids=None if ids is None else ids[index], real=None if real is None else real[index])
-        for index in range(batch)
-    ]
-    return tuple(axis(one, tokenizer, labels, None) for one in given)
-
-
-def _sides(found: Sequence[Record]) -> dict[str, tuple[int, int, Tensor | None]]:
-    """For each side of the maps: batch size, length, and which positions are real [B, length] where that is known."""
-    sides: dict[str, tuple[int, int, Tensor | None]] = {}
-    for record in found:
-        assert record.view is not None
-        batch, _, rows, cols = record.view.shape
-        rows += record.row_start
-        real = record.view.view.mask.key_padding if isinstance(record.view, QueryKey) else None
-        for side, length in zip(AXES[record.kind], (rows, cols), strict=True):
-            own = real[:, :length] if real is not None and side == AXES[record.kind][1] else None
-            before = sides.get(side)
-            if before is None or (before[2] is None and before[:2] == (batch, length)):
-                sides[side] = (batch, length, own)
-    return sides
 
 
 def _related(name: str, other: str) -> bool:

@@ -93,6 +93,7 @@ def attention(
     """Attention as transformers asks for it; output [B, M, H, E]. Recorders keep the call, interventions change it."""
     refuse_unknown(module, keywords)
     placed = read_mask(attention_mask)
+    query, key, value = as_autocast(query, key, value)
     recorders = () if torch._C._current_graph_task_id() != -1 else listening(module)
     maths: dict[str, Any] = {
         "scale": query.shape[-1] ** -0.5 if scaling is None else float(scaling),
@@ -114,6 +115,15 @@ def attention(
         recorder.add(module, heard)
     output = changed_output(module, dropped_out(view, value, dropout) if dropped else attended.output)
     return output.transpose(1, 2).contiguous(), None
+
+
+def as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the type that torch's own attention would compute in under autocast."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(tensor.to(dtype) if tensor.dtype != torch.float64 else tensor for tensor in tensors)
 
 
 def dropped_out(view: View, value: Tensor, dropout: float) -> Tensor:

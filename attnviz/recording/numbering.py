@@ -18,7 +18,7 @@ def records(chains: Sequence[Chain], heads: tuple[int, ...] | None = None) -> li
     A layer is one run of a module: its own number where the paths of all modules tell them apart by one, else their
     order. Several calls of a kind in one run are branches. Calls in the model's own forward are a layer each.
     """
-    calls = with_stacks(_spread(chains))
+    calls = _spread(chains)
     together: dict[tuple[str, int, str, int | None], list[Chain]] = defaultdict(list)
     for call in calls:
         together[call.name, call.visit, call.kind, call.origin.layer].append(call)

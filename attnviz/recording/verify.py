@@ -49,7 +49,8 @@ def verify(module: nn.Module, heard: Heard, output: Tensor, keywords: dict[str, 
     keywords = keywords if bias is None else {**keywords, "position_bias": _last(bias, count, rows)}
     own_output, own = eager(module, view.query, view.key, heard.value, mask, dropout=0.0, **keywords)
     own_output = own_output.transpose(1, 2)
-    wrong = _far(tile(view), own, seen) or _far(output[:, :, rows], own_output, seen)
+    allowed = TOLERANCE.get(view.query.dtype, 0.05)
+    wrong = _far(tile(view), own, seen, allowed) or _far(output[:, :, rows], own_output, seen, allowed)
     if wrong is not None:
         raise RecordingError(
             f"{type(module).__name__} computes attention in a way that is not known here: its own eager attention"
@@ -75,12 +76,11 @@ def _last(value: Any, count: int, rows: slice) -> Any:
     return value if one_for_all else value[..., rows, :]
 
 
-def _far(found: Tensor, own: Tensor | None, seen: Tensor) -> float | None:
-    """By how much two results differ, relative to the largest, where that is more than rounding."""
+def _far(found: Tensor, own: Tensor | None, seen: Tensor, allowed: float) -> float | None:
+    """By how much two results differ where that is more than `allowed`, relative to the largest; NaN is."""
     if own is None:
         return None
     own = own.float() if own.dtype != torch.float64 else own
     off = torch.where(seen, found.to(own.dtype) - own, 0).abs().max().item()
     scale = max(1.0, torch.where(seen, own, 0).abs().max().item())
-    allowed = TOLERANCE.get(found.dtype, 0.05) * scale
-    return off if not off <= allowed else None
+    return None if off <= allowed * scale else off

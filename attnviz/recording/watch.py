@@ -45,7 +45,7 @@ class Watch:
         self.options = options
         self.chains = Chains(options, store)
         self.frames: list[Frame] = []
-        self.ids: list[Tensor] = []
+        self.ids: dict[int, list[Tensor]] = {}
         self._visits: Counter[str] = Counter()
 
     @property
@@ -58,11 +58,16 @@ class Watch:
         if not name:
             self.frames.clear()  # what an interrupt may have left
         if not self.frames:
-            self.chains.begin()
-            self._visits.clear()
-            self.ids = [value.detach() for value in (*args, *kwargs.values()) if _is_ids(value)]
+            self._begin((*args, *kwargs.values()))
         self.frames.append(Frame(name, module, self._visits[name], args, kwargs))
         self._visits[name] += 1
+
+    def _begin(self, inputs: tuple[Any, ...]) -> None:
+        self.chains.begin()
+        self._visits.clear()
+        needed = self.chains.first_step
+        self.ids = {step: ids for step, ids in self.ids.items() if step >= needed}
+        self.ids[self.chains.step] = [value.detach() for value in inputs if _is_ids(value)]
 
     def leave(self, module: nn.Module) -> None:
         """A module has run, or has raised."""
