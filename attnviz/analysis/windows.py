@@ -95,3 +95,13 @@ def word_rows(view: WeightView, owners: Sequence[int], rows: Sequence[int], coun
         result.index_add_(1, row, summed)
         pieces.index_add_(0, row, torch.ones(len(wanted)))
     return result[:, :, :count] / pieces.clamp(min=1)[:, None]
+
+
+def randomised(model: Any, seed: int = 0) -> Any:
+    """A copy of a transformers model with freshly drawn weights: what its shape alone would score."""
+    generator = torch.random.get_rng_state()
+    torch.manual_seed(seed)
+    try:
+        return type(model)(model.config).eval()
+    finally:
+        torch.random.set_rng_state(generator)

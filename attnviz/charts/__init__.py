@@ -8,7 +8,8 @@ from .entropy import entropy
 from .grid import head_grid
 from .heatmap import heatmap
 from .links import links
+from .results import score_grid, token_bars
 from .scaling import scaling
 from .thumbnails import thumbnails
 
-__all__ = ["entropy", "head_grid", "heatmap", "links", "scaling", "thumbnails"]
+__all__ = ["entropy", "head_grid", "heatmap", "links", "scaling", "score_grid", "thumbnails", "token_bars"]

@@ -52,8 +52,8 @@ def head_grid(
         alt.Chart(table)
         .mark_rect(cursor="pointer", width={"band": 0.94}, height={"band": 0.94}, cornerRadius=2)
         .encode(
-            x=alt.X("head:O", axis=_axis("head", "top", step)),
-            y=alt.Y("layer:O", axis=_axis("layer", "left", step)),
+            x=alt.X("head:O", axis=head_axis("head", "top", step)),
+            y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
             color=alt.Color(f"{column}:Q", title=COLUMNS[column], scale={"range": "heatmap"}),
             tooltip=[alt.Tooltip("layer:O"), alt.Tooltip("head:O"), *numbers],
         )
@@ -68,7 +68,8 @@ def head_grid(
     return themed(chart, theme)
 
 
-def _axis(title: str, orient: str, step: float) -> alt.Axis:
+def head_axis(title: str, orient: str, step: float) -> alt.Axis:
+    """The axis of layers or of heads; step is pixels per square."""
     import altair as alt
 
     return alt.Axis(title=title, orient=orient, ticks=False, labelAngle=0, labelOverlap=step < 14)  # type: ignore[arg-type]

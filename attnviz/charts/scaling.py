@@ -33,7 +33,8 @@ def scaling(
     """Raw scores of one query, its weights at any divisor, and the entropy at every divisor.
 
     The divisor starts at the model's own (1 / scale, often sqrt(d_k)); query is the position chosen at first, the last
-    one if None. Softcap, additive bias or mask, and sinks are applied after the division, as the model does.
+    that is no special token if None. Softcap, additive bias or mask, and sinks are applied after the division, as the
+    model does.
     UsageError for a head recorded without query and key. Source: Vaswani et al. 2017 (arXiv 1706.03762, 3.2.1).
     """
     import altair as alt

@@ -67,7 +67,8 @@ def scores_of(head: Head, query: int | None) -> Scores:
     cells = [pd.DataFrame({"query": row, **cell}) for row, cell, _ in found]
     divisors = (_MULTIPLES / view.scale).tolist()
     curves = [pd.DataFrame({"query": row, "divisor": divisors, "entropy": curve}) for row, _, curve in found]
-    chosen = rows[-1] if query is None else query
+    words = [row for row in rows if not head.rows[row].special]
+    chosen = (words or rows)[-1] if query is None else query
     return Scores(rows, chosen, view, pd.concat(cells, ignore_index=True), pd.concat(curves, ignore_index=True))
 
 

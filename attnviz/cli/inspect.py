@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -79,20 +78,8 @@ def _show(trace: Trace, heads: pd.DataFrame, layer: int | None, head: int | None
     count = sum(trace.head_count(number) for number in trace.layers)
     console.print(f"{printable(trace.model)}: {len(trace.layers)} layers, {count} heads, {len(trace.tokens)} tokens")
     console.print()
-    _print(heads, _HEADS)
+    output.frame(heads, _HEADS)
     if links is not None:
         console.print()
         console.print(f"The strongest links of layer {layer}, head {head}:")
-        _print(links, _LINKS)
-
-
-def _print(table: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Some columns of a table: numbers with three digits, tokens cut short."""
-    from ..charts.labels import short
-
-    shown = [name for name in columns if name in table]
-    rows = [
-        [f"{value:.3f}" if isinstance(value, float) else short(str(value), 30) for value in row]
-        for row in table[shown].itertuples(index=False)
-    ]
-    output.table(shown, rows, right=[name for name in shown if name not in ("from", "to")])
+        output.frame(links, _LINKS)

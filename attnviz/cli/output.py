@@ -32,6 +32,18 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Seque
     console().print(shown)
 
 
+def frame(found: pd.DataFrame, columns: Sequence[str] | None = None) -> None:
+    """Print some columns of a table, all unless named: numbers with three digits, text cut short."""
+    from ..charts.labels import short
+
+    shown = [name for name in columns or found.columns if name in found]
+    rows = [
+        [f"{value:.3f}" if isinstance(value, float) else short(str(value), 44) for value in row]
+        for row in found[shown].itertuples(index=False)
+    ]
+    table(shown, rows, right=[name for name in shown if found[name].dtype.kind in "iuf"])
+
+
 def as_csv(table: pd.DataFrame) -> None:
     """Print a table as CSV."""
     print(table.to_csv(index=False, lineterminator="\n"), end="")

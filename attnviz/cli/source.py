@@ -25,9 +25,9 @@ Kind = Annotated[
 ]
 
 
-def trace_of(model: str, text: str | None, file: Path | None, kind: str | None) -> Trace:
-    """The trace of a file, or of one pass of a model over the text."""
-    trace = _saved(model, text, file) if model.endswith(".attn") else _recorded(model, _text(text, file))
+def trace_of(model: str, text: str | None, file: Path | None, kind: str | None, keep: str = "qk") -> Trace:
+    """The trace of a file, or of one pass of a model over the text, keeping what `record` calls `keep`."""
+    trace = _saved(model, text, file) if model.endswith(".attn") else _recorded(model, text_of(text, file), keep)
     if kind is not None:
         return trace.only(kind)
     if len(trace.kinds) > 1:
@@ -43,7 +43,7 @@ def _saved(path: str, text: str | None, file: Path | None) -> Trace:
     return load(path)
 
 
-def _recorded(model: str, text: str) -> Trace:
+def _recorded(model: str, text: str, keep: str) -> Trace:
     from ..models import load_model
     from ..recording import inspect
 
@@ -51,12 +51,13 @@ def _recorded(model: str, text: str) -> Trace:
         raise UsageError("the text is empty: give it as an argument, with --file, or through a pipe")
     loaded = load_model(model)
     with working(f"Recording {model}"):
-        trace = inspect(loaded, text)
+        trace = inspect(loaded, text, keep=keep)
     trace.model = model
     return trace
 
 
-def _text(text: str | None, file: Path | None) -> str:
+def text_of(text: str | None, file: Path | None) -> str:
+    """The text of the argument, of the file, or from standard input."""
     if text is not None and file is not None:
         raise UsageError("give the text as an argument or with --file, not both")
     if file is not None:

@@ -1,0 +1,130 @@
+"""`attnviz heads`, `roles`, `rollout`, `compare` and `sparsity`: what a trace says about its heads."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..errors import UsageError
+from .results import Json, Output, Top, counted, tell
+from .source import File, Head, Kind, Layer, Model, Text, trace_of
+
+Token = Annotated[int, typer.Option(help="Position of the token; -1 is the last.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command(epilog='Example: attnviz heads minilm "The bank of the river." --sort previous')(heads)
+    app.command(epilog='Example: attnviz roles smollm2 "The bank of the river." --repeated')(roles)
+    app.command(epilog='Example: attnviz rollout smollm2 "The bank of the river was muddy."')(rollout)
+    app.command(epilog='Example: attnviz compare minilm "The river bank." "The money bank."')(compare)
+    app.command(epilog="Example: attnviz sparsity smollm2 --file text.txt --layer 5 --head 3")(sparsity)
+
+
+def heads(
+    model: Model,
+    text: Text = None,
+    file: File = None,
+    kind: Kind = None,
+    sort: Annotated[str, typer.Option(help="Column to sort by, largest first.")] = "entropy",
+    top: Top = 20,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """The table of heads, by any column: entropy, distance, weight on previous, first, special tokens ..."""
+    from ..charts import score_grid
+
+    table = trace_of(model, text, file, kind).heads()
+    if sort not in table or sort in ("layer", "head"):
+        names = ", ".join(str(name) for name in table if name not in ("layer", "head"))
+        raise UsageError(f"--sort must be one of {names}, got {sort!r}")
+    table = table.sort_values(sort, ascending=False, kind="stable", ignore_index=True)
+    tell(table, as_json=as_json, top=top, path=output, chart=lambda: score_grid(table, sort, f"Every head's {sort}"))
+
+
+def roles(
+    model: Model,
+    text: Text = None,
+    file: File = None,
+    repeated: Annotated[
+        bool, typer.Option(help="Also run repeated random tokens, for induction and duplicate-token heads.")
+    ] = False,
+    top: Annotated[int, typer.Option(min=1, help="Heads to print for each role.")] = 5,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """Heads that do something recognisable, with score, threshold and source; a score is no proof of use."""
+    from ..analysis.roles import prefix_matching
+    from ..analysis.roles import roles as roles_of
+
+    scores = trace_of(model, text, file, None).heads()
+    if repeated:
+        from ..models import load_model
+
+        with counted("Repeated random tokens") as progress:
+            network, tokenizer = load_model(model)
+            scores = scores.merge(prefix_matching(network, tokenizer, progress=progress), on=["layer", "head"])
+    found = roles_of(scores)
+    shown = found if as_json else found.groupby("role", sort=False).head(top)
+    about = f"{len(found)} times a head passes a role's threshold; the strongest {top} of each role:"
+    tell(shown, as_json=as_json, about=about, path=output)
+
+
+def rollout(
+    model: Model,
+    text: Text = None,
+    file: File = None,
+    kind: Kind = None,
+    token: Token = -1,
+    top: Top = 20,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """What one token's last state is made of, by attention rollout: possible paths, not what was used."""
+    from ..analysis.flow import rollout as rollout_of
+    from ..charts import token_bars
+
+    found = rollout_of(trace_of(model, text, file, kind), token)
+    title = f"Rollout to token {found.token}"
+    chart = lambda: token_bars(found.tokens, found.scores.tolist(), title)  # noqa: E731
+    tell(found.table(), as_json=as_json, top=top, path=output, chart=chart)
+
+
+def compare(
+    model: Model,
+    text: Annotated[str, typer.Argument(help="The text.")],
+    other: Annotated[str, typer.Argument(help="A text of as many tokens, or the same one.")],
+    with_model: Annotated[
+        str | None, typer.Option("--with", help="Read the second text with another model.", show_default=False)
+    ] = None,
+    top: Top = 20,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """How far every head's map moves between two texts or two models: mean Jensen-Shannon distance, 0 to 1."""
+    from ..analysis.compare import compare_traces
+    from ..charts import score_grid
+
+    one, two = trace_of(model, text, None, None), trace_of(with_model or model, other, None, None)
+    table = compare_traces(one, two)
+    chart = lambda: score_grid(table, "distance", "How far every head's map moves")  # noqa: E731
+    tell(table, as_json=as_json, top=top, path=output, chart=chart)
+
+
+def sparsity(
+    model: Model,
+    text: Text = None,
+    file: File = None,
+    layer: Layer = None,
+    head: Head = None,
+    as_json: Json = False,
+    output: Output = None,
+) -> None:
+    """What a head would lose under local, streaming, top-k, block or linear attention."""
+    from ..analysis.sparsity import sparsity as sparsity_of
+
+    trace = trace_of(model, text, file, None, keep="qkv")
+    chosen = trace[layer if layer is not None else trace.layers[0], head or 0]
+    about = f"layer {chosen.layer} head {chosen.head}: mass kept, keys kept, error of the output"
+    tell(sparsity_of(chosen), as_json=as_json, about=about, path=output)

@@ -1,0 +1,68 @@
+"""What every analysis command does with what it found: print it, or write the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import output
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Json = Annotated[bool, typer.Option("--json", help="The whole table as JSON, for machines.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="Write the figure (svg, png, pdf, html) or table (csv, json).", show_default=False
+    ),
+]
+Top = Annotated[int, typer.Option(min=1, help="Rows to print.")]
+
+
+def tell(
+    table: pd.DataFrame,
+    *,
+    as_json: bool,
+    top: int | None = None,
+    about: str = "",
+    path: Path | None = None,
+    chart: Callable[[], Any] | None = None,
+) -> None:
+    """Print a table (its first `top` rows) under a line about it, or all of it as JSON; write the figure if asked.
+
+    A csv or json file holds the table, other formats the chart.
+    """
+    if path is not None:
+        _write(table, path, chart)
+    if as_json:
+        from ..export.data import records
+
+        output.as_json(records(table))
+        return
+    if about:
+        output.console().print(about)
+    output.frame(table if top is None else table.head(top))
+    if top is not None and len(table) > top:
+        output.console().print(f"... {len(table) - top} more; --top or --json shows them")
+
+
+def _write(table: pd.DataFrame, path: Path, chart: Callable[[], Any] | None) -> None:
+    from ..export import check_target, export
+
+    kind = check_target(path, None)
+    export(table if chart is None or kind in ("csv", "json") else chart(), path)
+
+
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal, moved by calling what it gives with (done, total)."""
+    from ..models.progress import progress_bar
+
+    with progress_bar() as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

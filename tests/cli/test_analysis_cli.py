@@ -1,0 +1,130 @@
+"""The analysis commands: what they print, what they write, and the one line they say of bad input."""
+
+import json
+
+import pytest
+
+from attnviz.analysis.attribution import attribute_tokens
+from attnviz.analysis.flow import rollout
+from attnviz.analysis.measures import cosine
+from attnviz.cli import entry as cli
+from attnviz.recording import inspect
+
+TEXT = "The bank of the river was muddy."
+pytestmark = pytest.mark.usefixtures("minilm")
+
+
+@pytest.fixture
+def attnviz(capsys):
+    def call(*arguments, code=0):
+        assert cli.run([str(argument) for argument in arguments]) == code
+        return capsys.readouterr()
+
+    return call
+
+
+def records(printed):
+    return json.loads(printed.out)
+
+
+def test_heads_are_sorted_by_the_column_asked_for(attnviz, minilm, tmp_path):
+    table = inspect(minilm, TEXT).heads().sort_values("previous", ascending=False)
+    found = records(attnviz("heads", "minilm", TEXT, "--sort", "previous", "--json"))
+    assert [row["previous"] for row in found] == table["previous"].tolist()
+    attnviz("heads", "minilm", TEXT, "--sort", "previous", "-o", tmp_path / "h.svg")
+    assert "Every head's previous" in (tmp_path / "h.svg").read_text()
+    attnviz("heads", "minilm", TEXT, "-o", tmp_path / "h.csv")
+    assert len((tmp_path / "h.csv").read_text().splitlines()) == 73
+
+
+def test_roles_show_score_threshold_and_source(attnviz):
+    found = records(attnviz("roles", "minilm", TEXT, "--json"))
+    previous = [row for row in found if row["role"] == "previous token"]
+    assert [(row["layer"], row["head"]) for row in previous] == [(0, 2)]
+    assert previous[0]["threshold"] == "> 0.5"
+    assert "Clark et al. 2019" in previous[0]["source"]
+
+
+def test_rollout_prints_the_scores_of_the_library(attnviz, minilm):
+    scores = rollout(inspect(minilm, TEXT), 2).scores.tolist()
+    found = records(attnviz("rollout", "minilm", TEXT, "--token", 2, "--json"))
+    assert {row["position"]: row["score"] for row in found} == pytest.approx(dict(enumerate(scores)), abs=1e-6)
+
+
+def test_compare_of_a_text_with_itself_is_zero(attnviz):
+    found = records(attnviz("compare", "minilm", TEXT, TEXT, "--json"))
+    assert max(row["distance"] for row in found) < 1e-3
+    told = attnviz("compare", "minilm", TEXT, "Short.", code=2).err
+    assert told == ("error: rows can be compared when both maps have the same shape: these have 10 x 10 and 4 x 4\n")
+
+
+def test_sparsity_has_errors_of_the_output(attnviz):
+    found = records(attnviz("sparsity", "minilm", TEXT, "--layer", 0, "--head", 2, "--json"))
+    local = next(row for row in found if row["pattern"] == "local 16")
+    assert local["mass"] == pytest.approx(1.0, abs=1e-5)
+    assert local["error"] == pytest.approx(0.0, abs=1e-5)
+
+
+def test_attribution_of_similarity_agrees_with_the_library(attnviz, minilm):
+    model, tokenizer = minilm
+    inputs = tokenizer([TEXT, "A river side."], return_tensors="pt", padding=True)
+    measure = cosine(inputs["attention_mask"])
+    wanted = attribute_tokens(model, tokenizer, inputs, measure, method="ablation").scores.tolist()
+    found = records(attnviz("attribute", "minilm", TEXT, "--with", "A river side.", "--method", "ablation", "--json"))
+    assert {row["position"]: row["score"] for row in found} == pytest.approx(dict(enumerate(wanted)), abs=1e-6)
+
+
+def test_ablate_named_heads(attnviz):
+    (row,) = records(attnviz("ablate", "minilm", TEXT, "--with", "A river side.", "--heads", "0.2, 5.7", "--json"))
+    assert row["change"] == pytest.approx(row["after"] - row["before"])
+    assert row["change"] != 0
+
+
+def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
+    lines = ["[Ann]1 met [Bo]2 and [she]1 smiled .", "[The king]1 slept . [He]1 snored , [the king]1 did ."]
+    (tmp_path / "texts.txt").write_text("\n".join(lines))
+    told = attnviz("coref", "minilm", tmp_path / "texts.txt").out
+    assert "Share of 3 mentions whose antecedent is found, among any preceding mention:" in told
+    assert "same head word else nearest" in told
+    assert "The best head of one half" in told
+    found = records(attnviz("coref", "minilm", tmp_path / "texts.txt", "--json"))
+    assert len(found) == 72
+
+
+def test_deps_needs_conllu(attnviz, tmp_path):
+    row = "{}\t{}\t_\tNOUN\tNN\t_\t{}\t{}\t_\t_"
+    sentence = "\n".join(
+        [row.format(1, "dogs", 2, "nsubj"), row.format(2, "chase", 0, "root"), row.format(3, "cats", 2, "obj")]
+    )
+    (tmp_path / "a.conllu").write_text(f"{sentence}\n\n" * 6)
+    found = records(attnviz("deps", "minilm", tmp_path / "a.conllu", "--minimum", 2, "--json"))
+    assert {row["relation"] for row in found} == {"all", "nsubj", "obj"}
+    assert {row["n"] for row in found} == {6, 12}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("heads", "minilm", TEXT, "--sort", "size"), "--sort must be one of entropy"),
+        (("rollout", "minilm", TEXT, "--token", 40), "token 40 does not exist: this text has 10 tokens (0 to 9)"),
+        (("attribute", "minilm", TEXT), "minilm predicts no tokens: give a second text with --with"),
+        (("attribute", "minilm", TEXT, "--method", "guess"), "--method must be one of relevance, importance"),
+        (("ablate", "minilm", TEXT, "--with", "x", "--heads", "4-9"), 'pairs such as "4.9 5.0"'),
+        (("ablate", "minilm", TEXT, "--with", "x", "--heads", "7.0"), "layer 7 head 0 does not exist in this model"),
+        (("align", "minilm", "a", "b", "0-0"), "minilm has no cross attention: give an encoder-decoder model"),
+        (("align", "minilm", "a", "b", "0+0"), "'0+0' is no link"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(attnviz, arguments, message):
+    told = attnviz(*arguments, code=1 if "is no link" in message else 2).err
+    assert told.startswith("error: ")
+    assert message in told
+    assert told.count("\n") == 1
+
+
+def test_missing_data_is_one_line(attnviz, tmp_path):
+    assert "does not exist: give a file or a folder" in attnviz("coref", "minilm", tmp_path / "no.conll", code=1).err
+    (tmp_path / "bad.conll").write_text("a 0\n")
+    assert "bad.conll line 1: a CoNLL line has at least 5 columns" in (
+        attnviz("coref", "minilm", tmp_path / "bad.conll", code=1).err
+    )
