@@ -24,7 +24,7 @@ def table(tmp_path_factory):
         "threads": 1,
     }
     options = [f"--{name}={number}" for name, number in sizes.items()]
-    command = [sys.executable, str(BENCH), *options, "--backend=blockwise", f"--json={path}"]
+    command = [sys.executable, str(BENCH), *options, "--no-flex", "--backend=blockwise", f"--json={path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(path.read_text()), done.stdout
