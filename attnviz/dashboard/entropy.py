@@ -2,28 +2,83 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING, Any
+
 import streamlit as st
 
 from .. import charts
-from . import figures
-from .selection import select_head, select_query
-from .sidebar import Look
+from ..trace import Head
+from . import exports, figures
+from .controls import position
+from .selection import select_head, select_token
+from .sidebar import Look, heads_table
 from .strip import strip
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXTREMES = 5
+"""Heads listed at either end."""
 
 
 def draw(look: Look) -> None:
     """The page."""
     left, right = st.columns([2, 3], gap="large")
     with left:
-        chart = charts.entropy(look.trace, theme=figures.theme(), width=560)
+        chart = charts.entropy(look.trace, theme=figures.theme(), width=330)
         figures.clickable(chart, "layers", select_head, ("layer", "head"))
+        exports.offer(look.wanted, "entropy", look.trace)
     with right:
         figures.show(charts.entropy(look.head, theme=figures.theme(), width=560))
-        strip(
-            look.head.rows,
-            look.head.entropy.tolist(),
-            0,
-            key="tokens",
-            label="Queries, shaded by entropy",
-            pick=select_query,
-        )
+        _token(look.head)
+    _extremes(heads_table(look))
+
+
+def _token(head: Head) -> None:
+    token = position("Token", len(head.rows), "token")
+    entropies = head.entropy.tolist()
+    st.text(sentence(head, token))
+    strip(head.rows, entropies, token, key="tokens", label="Tokens shaded by entropy", pick=select_token)
+
+
+def sentence(head: Head, token: int) -> str:
+    """The entropy of one query in words."""
+    entropy, visible = head.entropy[token].item(), int(head.visible[token])
+    if visible == 0:
+        return f"{head.rows[token].label} sees no key"
+    keys = "1 key" if visible == 1 else f"{visible:,} keys"
+    return f"{head.rows[token].label}: {entropy:.2f} nats of at most {math.log(visible):.2f} over {keys}"
+
+
+def _extremes(table: pd.DataFrame) -> None:
+    ordered = table.sort_values("entropy_normalised")
+    narrow, broad = st.columns(2, gap="large")
+    with narrow:
+        st.subheader("Narrowest heads", anchor=False)
+        _listed(ordered.head(EXTREMES), "narrow")
+    with broad:
+        st.subheader("Broadest heads", anchor=False)
+        _listed(ordered.tail(EXTREMES)[::-1], "broad")
+
+
+def _listed(table: pd.DataFrame, key: str) -> None:
+    def picked() -> None:
+        rows: Any = st.session_state[key].selection.rows
+        if rows:
+            select_head(table.iloc[rows[0]])
+
+    columns = {
+        "entropy": st.column_config.NumberColumn("entropy (nats)", format="%.2f"),
+        "entropy_normalised": st.column_config.ProgressColumn(
+            "of the most possible", format="%.2f", min_value=0.0, max_value=1.0
+        ),
+    }
+    st.dataframe(
+        table[["layer", "head", *columns]],
+        hide_index=True,
+        key=key,
+        on_select=picked,
+        selection_mode="single-row",
+        column_config=columns,
+    )

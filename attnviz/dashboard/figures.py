@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import streamlit as st
+
+if TYPE_CHECKING:
+    from ..trace import Head
 
 FONT = '"Source Sans", sans-serif'
 """Of the page, so that charts match it; exported charts have their own."""
@@ -36,8 +39,17 @@ def clickable(chart: Any, key: str, pick: Callable[[dict[str, Any]], None], fiel
     show(chart.add_params(parameter), key=key, on_select=picked, selection_mode="pick")
 
 
-def framed(chart: Any, layer: int, head: int) -> Any:
-    """The grid with a frame around one head."""
-    here = alt.when(f"datum.layer === {layer} && datum.head === {head}")
-    colour = chart.config["text"]["color"]
-    return chart.encode(stroke=here.then(alt.value(colour)), strokeWidth=here.then(alt.value(2.5)))
+def framed(chart: Any, head: Head) -> Any:
+    """The grid of heads with a frame around one of them."""
+    if isinstance(chart, alt.LayerChart):
+        ground, *others = chart.layer
+        layered = chart.copy(deep=False)
+        layered.layer = [_framed(ground, head, chart.config), *others]
+        return layered
+    return _framed(chart, head, chart.config)
+
+
+def _framed(marks: Any, head: Head, config: dict[str, Any]) -> Any:
+    here = alt.when(f"datum.layer === {head.layer} && datum.head === {head.head}")
+    colour = alt.value(config["text"]["color"])
+    return marks.encode(stroke=here.then(colour), strokeWidth=here.then(alt.value(2.5)))

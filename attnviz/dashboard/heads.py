@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from .. import charts
-from . import figures, runs
+from . import exports, figures, runs
 from .controls import choose, switch
 from .selection import select_head
-from .sidebar import Look
+from .sidebar import Look, heads_table
 from .statistics import STATISTICS, title
 from .waiting import obtain
 
@@ -22,21 +22,22 @@ PLACE = ("layer", "head")
 
 def draw(look: Look) -> None:
     """The page."""
-    table = obtain(runs.traces(), (look.wanted, "heads"), lambda _: look.trace.heads(), runs.table_bytes)
+    table = heads_table(look)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        view = switch("View", ["Grid", "Maps", "Table"], "view", label_visibility="collapsed")
-        {"Grid": _grid, "Maps": _maps, "Table": _table}[view](look, table)
+        VIEWS[switch("View", list(VIEWS), "view", label_visibility="collapsed")](look, table)
     with right:
-        figures.show(charts.heatmap(look.head, theme=figures.theme(), width=440))
+        figures.show(charts.heatmap(look.head, theme=figures.theme(), width=420))
         _numbers(look, table)
+        exports.offer(look.wanted, "heatmap", look.head)
 
 
 def _grid(look: Look, table: pd.DataFrame) -> None:
     column = choose("Colour by", [name for name in STATISTICS if name in table], "by", words=title)
     st.caption(STATISTICS[column][1])
-    chart = charts.head_grid(look.trace, column, theme=figures.theme(), width=620)
-    figures.clickable(figures.framed(chart, look.head.layer, look.head.head), "grid", select_head, PLACE)
+    chart = charts.head_grid(look.trace, column, theme=figures.theme(), width=560)
+    figures.clickable(figures.framed(chart, look.head), "grid", select_head, PLACE)
+    exports.offer(look.wanted, "heads", look.trace)
 
 
 def _maps(look: Look, _: pd.DataFrame) -> None:
@@ -44,10 +45,11 @@ def _maps(look: Look, _: pd.DataFrame) -> None:
     chart = obtain(
         runs.traces(),
         (look.wanted, "maps", theme),
-        lambda _: charts.thumbnails(look.trace, theme=theme, width=620),
+        lambda _: charts.thumbnails(look.trace, theme=theme, width=560),
         lambda chart: runs.table_bytes(chart.data),
     )
-    figures.clickable(chart, "maps", select_head, PLACE)
+    figures.clickable(figures.framed(chart, look.head), "maps", select_head, PLACE)
+    exports.offer(look.wanted, "thumbnails", look.trace)
 
 
 def _table(_: Look, table: pd.DataFrame) -> None:
@@ -67,3 +69,6 @@ def _numbers(look: Look, table: pd.DataFrame) -> None:
         st.metric("Entropy", f"{row['entropy']:.2f} nats", width="content")
         st.metric("Largest weight", f"{row['largest']:.3f}", width="content")
         st.metric("First token", f"{row['first']:.3f}", width="content")
+
+
+VIEWS = {"Grid": _grid, "Maps": _maps, "Table": _table}

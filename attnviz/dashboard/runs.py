@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,11 @@ def load(model: str, job: Job) -> tuple[Any, Any]:
 
     job.step(f"Loading {model}")
     return load_model(locate(model, settings()), allow_hub=settings().allow_hub)
+
+
+def keep_model(model: str, job: Job) -> None:
+    """Load a model before anyone asks for it."""
+    keep(models(), model, partial(load, model), lambda _: 1, job)
 
 
 def open_trace(name: str, job: Job) -> Trace:

@@ -1,4 +1,4 @@
-"""Which head and which query token are looked at; both live in the URL under "layer", "head" and "query"."""
+"""Which head and which token are looked at; both live in the URL under "layer", "head" and "token"."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def select_head(place: Mapping[str, Any]) -> None:
     st.session_state["layer"], st.session_state["head"] = int(place["layer"]), int(place["head"])
 
 
-def select_query(position: int) -> None:
-    """Look from another token."""
-    st.session_state["query"] = position
+def select_token(position: int) -> None:
+    """Look at another token."""
+    st.session_state["token"] = position

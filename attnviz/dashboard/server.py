@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..models import BUNDLED
 from .settings import settings
 
 if TYPE_CHECKING:
@@ -77,6 +81,17 @@ def index(_: Request) -> Response:
     return HTMLResponse(page.replace("<title>Streamlit</title>", _BASE), headers={"cache-control": "no-cache"})
 
 
+@asynccontextmanager
+async def warm(_: Any) -> AsyncIterator[None]:
+    """Load the first model while the first visitor's browser still opens, if that takes no download."""
+    from . import runs
+
+    first = next(iter(BUNDLED))
+    if BUNDLED[first].fetched:
+        runs.queue().submit("server", first, partial(runs.keep_model, first))
+    yield
+
+
 def app_options() -> dict[str, Any]:
     """The arguments of `streamlit.App`. Unless hub models are allowed, nothing may reach for the network."""
     from starlette.middleware import Middleware
@@ -89,6 +104,7 @@ def app_options() -> dict[str, Any]:
         os.environ["HF_HUB_OFFLINE"] = "1"
     return {
         "script_path": HERE / "script.py",
+        "lifespan": warm,
         "routes": [Route(f"/{name}", index) for name in ("", *PAGES)],
         "middleware": [
             Middleware(SecurityHeaders),

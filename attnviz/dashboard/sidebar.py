@@ -16,6 +16,8 @@ from .settings import AUTO_TOKENS, settings
 from .waiting import obtain
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..trace import Head, Trace
 
 TEXT_LIMIT = 5000
@@ -63,6 +65,8 @@ def _record(wanted: runs.Wanted, tokens: Any) -> Trace:
     count = runs.count_tokens(tokenizer, wanted.text)
     tokens.caption(f"{count:,} tokens")
     runs.check_length(count)
+    if runs.traces().take(wanted):
+        st.toast("This run had made room for others; it is recorded again.")
     if count > AUTO_TOKENS and runs.traces().get(wanted) is None:
         _confirm(wanted, count)
     trace: Trace = obtain(runs.traces(), wanted, partial(runs.record, model, tokenizer, wanted))
@@ -84,3 +88,10 @@ def _head(wanted: runs.Wanted, trace: Trace) -> Look:
         layer = choose("Layer", trace.layers, "layer")
         head = choose("Head", range(trace.head_count(layer)), "head")
     return Look(wanted, trace, trace[layer, head])
+
+
+def heads_table(look: Look) -> pd.DataFrame:
+    """`Trace.heads()`, computed once."""
+    key = (look.wanted, "heads")
+    table: pd.DataFrame = obtain(runs.traces(), key, lambda _: look.trace.heads(), runs.table_bytes)
+    return table

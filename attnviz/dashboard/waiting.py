@@ -17,14 +17,13 @@ UNSEEN = 0.8
 
 
 def obtain(cache: Cache, key: Hashable, work: Callable[[Job], Any], size: Callable[[Any], int] = tensor_bytes) -> Any:
-    """The value kept under the key, made first as a job; the page stops here while the job runs or if it failed."""
+    """The value kept under the key, made first as a job; the page stops here if that fails or is cancelled."""
     kept = cache.get(key)
     if kept is not None:
         return kept
     job = runs.queue().submit(visitor(), key, lambda job: runs.keep(cache, key, work, size, job))
     if not job.wait(UNSEEN):
-        _progress(job)
-        st.stop()
+        _watch(job)
     if job.error is not None:
         _failed(job.error)
     runs.queue().leave(visitor())
@@ -37,13 +36,15 @@ def visitor() -> str:
     return context.session_id if context is not None else "nobody"
 
 
-@st.fragment(run_every=0.4)
-def _progress(job: Job) -> None:
-    if job.done:
-        st.rerun()
-    st.progress(job.fraction, text=job.stage)
-    if st.button("Cancel"):
-        job.cancel()
+def _watch(job: Job) -> None:
+    """Show progress until the end. A click anywhere interrupts this and runs the page anew, with the job going on."""
+    place = st.empty()
+    with place.container():
+        bar = st.progress(job.fraction, text=job.stage)
+        st.button("Cancel", on_click=job.cancel, key=f"cancel-{hash(job.key)}")
+    while not job.wait(0.2):
+        bar.progress(job.fraction, text=job.stage)
+    place.empty()
 
 
 def _failed(error: BaseException) -> None:

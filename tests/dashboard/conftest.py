@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dashboard import browsing
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 from traces import make_trace
@@ -56,3 +57,36 @@ def visit(recorded):
         return app
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The address of one running dashboard with three saved traces."""
+    if browsing.CHROMIUM is None:
+        pytest.skip("browser tests need Chromium; install the Debian package chromium")
+    folder = tmp_path_factory.mktemp("models")
+    browsing.write_traces(folder)
+    with browsing.serving(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser(server):
+    """One Chromium for all tests."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visitor(browser, server):
+    """A visitor in a fresh profile. No test may leave an error in the console or a request to elsewhere behind."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    one = browsing.Visitor(context.new_page(), server)
+    yield one
+    context.close()
+    assert one.errors == []
+    assert one.outside == []

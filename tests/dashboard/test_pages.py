@@ -1,9 +1,13 @@
 """Every page's logic, in process, on made-up traces."""
 
+from threading import Event, Timer
+
 import pytest
 
+from attnviz.dashboard import runs, waiting
 from attnviz.dashboard.safe import plain
 from attnviz.dashboard.shell import PAGES
+from attnviz.errors import ModelError
 
 BANKS = "The bank of the river was muddy"
 
@@ -47,18 +51,18 @@ def test_an_address_that_asks_for_too_much_falls_back_with_a_line(visit, query, 
     assert charts(app) >= 1
 
 
-def test_a_query_token_beyond_the_text_falls_back_with_a_line(visit):
-    app = visit("map", text=BANKS, query="70")
-    line = "Query token '70' from the address does not exist here, showing 0: there is 0 to 6"
+def test_a_token_beyond_the_text_falls_back_with_a_line(visit):
+    app = visit("map", text=BANKS, token="70")
+    line = "Token '70' from the address does not exist here, showing 0: there is 0 to 6"
     assert [warning.value for warning in app.warning] == [plain(line)]
-    assert app.number_input(key="query").value == 0
+    assert app.number_input(key="token").value == 0
 
 
-def test_a_shorter_text_brings_the_query_back_into_it(visit):
-    app = visit("map", text=BANKS, query="6")
+def test_a_shorter_text_brings_the_token_back_into_it(visit):
+    app = visit("map", text=BANKS, token="6")
     app.text_area(key="text").set_value("two words").run()
     assert not app.exception
-    assert app.number_input(key="query").value == 0
+    assert app.number_input(key="token").value == 0
 
 
 def test_a_text_is_recorded_once_and_examples_fill_the_box(visit, recorded):
@@ -87,3 +91,49 @@ def test_a_long_text_waits_for_a_click(visit, recorded):
     app.button[0].click().run()
     assert len(recorded) == 1
     assert charts(app) >= 1
+
+
+def test_a_failed_run_says_why_and_can_be_started_again(visit, monkeypatch):
+    def fail(*_):
+        raise ModelError("the model is incomplete: fetch it again")
+
+    recorded = runs.record
+    monkeypatch.setattr(runs, "record", fail)
+    app = visit("heads", text=BANKS)
+    assert [error.value for error in app.error] == [plain("the model is incomplete: fetch it again")]
+    monkeypatch.setattr(runs, "record", recorded)
+    app.button[0].click().run()
+    assert not app.error
+    assert charts(app) >= 1
+
+
+def test_an_unforeseen_failure_shows_no_traceback(visit, monkeypatch):
+    monkeypatch.setattr(runs, "record", lambda *_: 1 / 0)
+    app = visit("heads", text=BANKS)
+    assert [error.value for error in app.error] == ["This page failed; the log of the server says why."]
+
+
+def test_a_long_job_shows_progress_and_can_be_cancelled(visit, monkeypatch):
+    begun = Event()
+
+    def endless(model, tokenizer, wanted, job):
+        begun.set()
+        while True:
+            job.step("Recording every head of minilm", 0.5)
+
+    monkeypatch.setattr(runs, "record", endless)
+    monkeypatch.setattr(waiting, "UNSEEN", 0.01)
+    stop = Timer(1.0, lambda: [job.cancel() for job in runs.queue()._jobs.values()])
+    stop.start()
+    app = visit("heads", text=BANKS)
+    assert begun.is_set()
+    assert [info.value for info in app.info] == ["Cancelled."]
+
+
+def test_a_run_that_made_room_for_others_is_recorded_again(visit, recorded, monkeypatch):
+    monkeypatch.setenv("ATTNVIZ_TRACE_BUDGET", "1")
+    app = visit("heads", text=BANKS)
+    app.text_area(key="text").set_value("other words").run()
+    app.text_area(key="text").set_value(BANKS).run()
+    assert recorded == [BANKS, "other words", BANKS]
+    assert [toast.value for toast in app.toast] == ["This run had made room for others; it is recorded again."]
