@@ -11,6 +11,8 @@ from ..trace import Record
 from .chains import Chain
 from .parts import join, joined_statistics, joined_value
 
+_STACK = re.compile(r"(?:^|[._])(enc|dec)")
+
 
 def records(chains: Sequence[Chain], heads: tuple[int, ...] | None = None) -> list[Record]:
     """The records of a run, numbered.
@@ -32,22 +34,30 @@ def records(chains: Sequence[Chain], heads: tuple[int, ...] | None = None) -> li
     return out
 
 
-def with_stacks(calls: Sequence[Chain]) -> list[Chain]:
-    """The calls of an encoder-decoder model with "self" told apart.
-
-    It is "decoder" in a layer (or a layer of the same stack) that has cross attention too, and after the first cross
-    attention; else "encoder".
-    """
-    crossing = [call.name for call in calls if call.kind == "cross"]
-    layers = {_pattern(_parent(name)) for name in crossing} | {_pattern(name) for name in crossing}
+def with_stacks(chains: Sequence[Chain]) -> list[Chain]:
+    """The calls of an encoder-decoder model with "self" told apart into "encoder" and "decoder"."""
+    crossing = [call for call in chains if call.kind == "cross"]
     out, crossed = [], False
-    for call in calls:
+    for call in chains:
         crossed = crossed or call.kind == "cross"
         if call.kind == "self" and crossing:
-            beside = _pattern(_parent(call.name)) in layers or _pattern(call.name) in layers
-            call = replace(call, origin=replace(call.origin, kind="decoder" if crossed or beside else "encoder"))
+            call = replace(call, origin=replace(call.origin, kind=_stack(call, crossing, crossed)))
         out.append(call)
     return out
+
+
+def _stack(call: Chain, crossing: Sequence[Chain], crossed: bool) -> str:
+    """Whose tokens attend to themselves: told by a layer with cross attention, lengths, names, order, in this turn."""
+    beside = {_pattern(_parent(cross.name)) for cross in crossing} | {_pattern(cross.name) for cross in crossing}
+    if {_pattern(_parent(call.name)), _pattern(call.name)} & (beside - {""}):
+        return "decoder"
+    length, cross = call.parts[-1].row_stop, crossing[0].parts[-1]
+    if cross.row_stop != cross.keys and length in (cross.row_stop, cross.keys):
+        return "decoder" if length == cross.row_stop else "encoder"
+    named = _STACK.search(call.name)
+    if named:
+        return "encoder" if named[1] == "enc" else "decoder"
+    return "decoder" if crossed or "" in beside else "encoder"
 
 
 def layer_numbers(runs: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:

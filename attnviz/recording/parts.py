@@ -204,7 +204,8 @@ def joined_value(parts: Sequence[Any]) -> Tensor | None:
 
 def _join_kept(parts: Sequence[Kept], left: int, right: int) -> WeightView:
     key = _gather([part.view.key for part in parts], parts, left, right)
-    if all(_joins(part, parts[0]) for part in parts):
+    later_keys_hidden = parts[0].view.mask.causal or len({part.key_stop for part in parts}) == 1
+    if later_keys_hidden and all(_joins(part, parts[0]) for part in parts):
         return QueryKey(_one(parts, key, left, right))
     views = [_alone(part, key, left) for part in parts]
     if len(views) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnviz_kernels import Attended, Emit, View, attend, check, choose, view_of
+from attnviz_kernels import Attended, Emit, Mask, View, attend, check, choose, view_of
 
 from .chains import Origin
 from .heard import Heard
@@ -27,10 +27,9 @@ def read(
     Raises ArgumentError where the call breaks the kernels' contract.
     """
     inputs = inputs.autocast()
-    rows, cols = inputs.query.shape[2], inputs.key.shape[2] - inputs.extra
-    kind = kind or watches[-1].here.kind(rows, cols)
-    if kind != "cross" and cols > rows and not inputs.mask.causal:
-        inputs = replace(inputs, mask=replace(inputs.mask, offset=cols - rows))  # earlier keys come from a cache
+    kind = kind or watches[-1].here.kind(inputs.query.shape[2], inputs.key.shape[2] - inputs.extra)
+    if kind != "cross":
+        inputs = replace(inputs, mask=_after_cache(inputs))
     emit = Emit(statistics=True, weights=any(watch.options.keep == "weights" for watch in watches))
     attended, view, backend = _attend(inputs, emit)
     heard = Heard(view, Placed(view.mask), inputs.value, backend, notes, attended.statistics, attended.weights)
@@ -38,6 +37,17 @@ def read(
     for watch in watches:
         watch.chains.add(watch.here, origin, heard)
     return attended
+
+
+def _after_cache(inputs: Inputs) -> Mask:
+    """The mask with the queries of self attention at the end of the keys, where nothing says where they stand."""
+    mask, rows = inputs.mask, inputs.query.shape[2]
+    earlier = inputs.key.shape[2] - inputs.extra - rows
+    silent = not (mask.causal or mask.offset or mask.window or mask.chunk)
+    if not silent or earlier < 0 or (earlier == 0 and rows > 1):
+        return mask
+    # what the last token alone sees, a causal mask says too, and it joins with those of other steps
+    return replace(mask, offset=earlier, causal=rows == 1 and not inputs.extra)
 
 
 def _attend(inputs: Inputs, emit: Emit) -> tuple[Attended, View, str]:

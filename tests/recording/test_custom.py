@@ -83,6 +83,14 @@ def test_window_softcap_and_sinks_of_the_kernels():
     torch.testing.assert_close(output, weights @ VALUE, atol=1e-6, rtol=0)
 
 
+def test_a_window_stands_where_the_caller_put_it_also_while_recording():
+    window = Mask(window=(1, 1))
+    plain = attnviz.attention(QUERY, KEY, VALUE, mask=window)
+    with attnviz.record(nn.Identity()) as trace:
+        torch.testing.assert_close(attnviz.attention(QUERY, KEY, VALUE, mask=window), plain)
+    assert trace[0, 0].visible.tolist() == [2, 3, 3, 3, 3]
+
+
 def test_a_query_that_sees_no_key_gives_zeros():
     seen = torch.ones(M, N, dtype=torch.bool)
     seen[1] = False

@@ -137,6 +137,52 @@ def test_decoding_with_a_cache_joins_into_one_map(keep):
     assert trace[0, 0].statistics.largest_key.shape == (6,)
 
 
+def test_tokens_decoded_with_a_cache_are_labelled_with_their_ids_and_steps():
+    torch.manual_seed(0)
+    model, ids = nn.Sequential(nn.Embedding(20, D), Cached()), torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.no_grad(), attnviz.record(model) as trace:
+        for rows in (slice(0, 3), slice(3, 4), slice(4, 5)):
+            model(ids[:, rows])
+    assert [token.text for token in trace.tokens] == ["3", "1", "4", "1", "5"]
+    assert trace[1, 0].steps == (0, 0, 0, 1, 2)
+
+
+class Translator(nn.Module):
+    """Encodes once, then decodes token by token with a cache."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.encoder, self.decoder = nn.Embedding(20, D), Layer(), Cached()
+        self.cross_attention = nn.MultiheadAttention(D, 1, batch_first=True)
+
+    def encode(self, ids):
+        return self.encoder(self.words(ids))
+
+    def forward(self, ids, memory):
+        x = self.decoder(self.words(ids))
+        return self.cross_attention(x, memory, memory, need_weights=False)[0]
+
+
+def test_an_encoder_run_once_and_a_decoder_run_step_by_step():
+    torch.manual_seed(0)
+    model, source, target = Translator(), torch.tensor([[7, 8, 9, 10]]), torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        with attnviz.record(model) as whole:
+            model(target, model.encode(source))
+        model.decoder.past = None
+        with attnviz.record(model) as trace:
+            memory = model.encode(source)
+            for step in range(3):
+                model(target[:, step : step + 1], memory)
+    for kind, shape in (("encoder", (4, 4)), ("decoder", (3, 3)), ("cross", (3, 4))):
+        assert trace.only(kind)[0, 0].shape == shape
+        torch.testing.assert_close(
+            trace.only(kind)[0, 0].weights(), whole.only(kind)[0, 0].weights(), atol=1e-6, rtol=0
+        )
+    assert [token.text for token in trace.cross[0, 0].rows] == ["1", "2", "3"]
+    assert trace.cross[0, 0].steps == (0, 1, 2)
+
+
 def test_a_second_run_takes_the_place_of_the_first():
     model, x = stack(), randn(B, M, D)
     with attnviz.record(model, budget=20_000) as trace:
