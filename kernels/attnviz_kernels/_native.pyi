@@ -41,5 +41,25 @@ class Forward:
     weights: int
     slot: int
 
+class View:
+    row_begin: int
+    row_end: int
+    col_begin: int
+    col_end: int
+    width: int
+    R: int
+    C: int
+    largest: bool
+    logsumexp: Any
+    vector: Any
+    out: int
+
+TILE: int
+POOL: int
+PUSH: int
+PULL: int
+RECEIVED: int
+
 def isas() -> list[str]: ...
 def forward(isa: str, threads: int, call: Call, out: Forward) -> None: ...
+def view(isa: str, threads: int, kind: int, call: Call, view: View) -> None: ...

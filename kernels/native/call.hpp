@@ -57,6 +57,29 @@ struct Plan {
     float* bands = nullptr;  // [B * H, row_tiles + R, C]: sums of the pooled map, one row for each tile and row block met
 };
 
+// Parts of the map of a finished call and what to make of them; weight = exp(score - logsumexp).
+struct View {
+    Tensor logsumexp;                           // float32 [B, H, M]
+    int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
+    Tensor vector;                              // float32 [B, H, N, width] to push, [B, H, M, width] to pull
+    int64_t width = 0;
+    int64_t R = 0, C = 0;                       // blocks to pool
+    bool largest = false;                       // pool maxima instead of means
+    float* bands = nullptr;                     // [B * H, row tiles + R, C]: one row for each tile and row block met
+    float* out = nullptr;                       // contiguous
+};
+
+// What can be made of a finished call; kJoin makes the blocks of kPool out of its bands.
+enum Kind : int { kTile, kPool, kJoin, kPush, kPull, kReceived, kKinds };
+
+// A function in pieces that threads can share.
+template <class Out>
+struct Work {
+    int64_t (*items)(const Call&, const Out&);
+    int64_t (*scratch_floats)(const Call&, const Out&);
+    void (*run)(const Call&, const Out&, int64_t item, float* scratch);
+};
+
 // One instruction set's functions.
 struct Kernels {
     const char* name;
@@ -65,6 +88,7 @@ struct Kernels {
     int64_t (*scratch_floats)(const Call&, const Forward&);
     void (*attend)(const Call&, const Forward&, const Plan&, int64_t item, int64_t split, float* scratch);
     void (*merge)(const Call&, const Forward&, const Plan&, int64_t item, float* scratch);
+    const Work<View>* views;  // [kKinds]
 };
 
 }  // namespace attn

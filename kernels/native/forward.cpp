@@ -452,7 +452,8 @@ void merge(const Call& call, const Forward& out, const Plan& plan, int64_t item,
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
+extern const Work<View> views[];
 extern const Kernels kernels;
-const Kernels kernels = {TEXT(ISA), L, state_floats, scratch_floats, attend, merge};
+const Kernels kernels = {TEXT(ISA), L, state_floats, scratch_floats, attend, merge, views};
 
 }  // namespace attn::ISA

@@ -63,6 +63,16 @@ void forward(const std::string& isa, int threads, const attn::Call& call, const 
     if (!done) throw nb::python_error();
 }
 
+void view(const std::string& isa, int threads, int kind, const attn::Call& call, const attn::View& view) {
+    const attn::Kernels& kernels = kernels_named(isa);
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = attn::view(kernels, static_cast<attn::Kind>(kind), call, view, threads, interrupted);
+    }
+    if (!done) throw nb::python_error();
+}
+
 template <class T>
 void bind_tensor(nb::class_<T>& to, const char* name, attn::Tensor T::* field) {
     to.def_prop_rw(
@@ -112,11 +122,30 @@ void bind_forward(nb::module_& m) {
     bind_pointer(out, "slot", &Forward::slot);
 }
 
+void bind_view(nb::module_& m) {
+    using attn::View;
+    nb::class_<View> view(m, "View");
+    view.def(nb::init<>())
+        .def_rw("row_begin", &View::row_begin).def_rw("row_end", &View::row_end)
+        .def_rw("col_begin", &View::col_begin).def_rw("col_end", &View::col_end)
+        .def_rw("width", &View::width).def_rw("R", &View::R).def_rw("C", &View::C).def_rw("largest", &View::largest);
+    bind_tensor(view, "logsumexp", &View::logsumexp);
+    bind_tensor(view, "vector", &View::vector);
+    bind_pointer(view, "out", &View::out);
+    m.attr("TILE") = static_cast<int>(attn::kTile);
+    m.attr("POOL") = static_cast<int>(attn::kPool);
+    m.attr("PUSH") = static_cast<int>(attn::kPush);
+    m.attr("PULL") = static_cast<int>(attn::kPull);
+    m.attr("RECEIVED") = static_cast<int>(attn::kReceived);
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
     bind_call(m);
     bind_forward(m);
+    bind_view(m);
     m.def("isas", &instruction_sets);
     m.def("forward", &forward, nb::arg("isa"), nb::arg("threads"), nb::arg("call"), nb::arg("out"));
+    m.def("view", &view, nb::arg("isa"), nb::arg("threads"), nb::arg("kind"), nb::arg("call"), nb::arg("view"));
 }
