@@ -12,6 +12,11 @@ import torch
 torch.set_num_threads(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest tests/export/test_golden.py --rewrite-golden` writes the expected files anew."""
+    parser.addoption("--rewrite-golden", action="store_true", help="write tests/golden anew instead of comparing")
+
+
 def _bundled(name: str) -> tuple[Any, Any]:
     from attnviz.models import BUNDLED, load_model
 

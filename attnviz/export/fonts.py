@@ -85,7 +85,7 @@ def _read(file: Path, take: Any) -> Any:
     from fontTools.ttLib import TTFont, TTLibError
 
     try:
-        with TTFont(file, lazy=True, fontNumber=0) as font:
+        with file.open("rb") as opened, TTFont(opened, lazy=True, fontNumber=0) as font:
             return take(font)
     except (TTLibError, OSError, KeyError):
         return ()

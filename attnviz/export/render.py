@@ -134,7 +134,13 @@ def _replaced(value: Any, names: dict[int, str]) -> Any:
 def _svg(spec: dict[str, Any]) -> str:
     import vl_convert
 
-    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    try:
+        svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    except ValueError as error:
+        raise UsageError(f"the chart cannot be drawn: {str(error).splitlines()[0]}") from error
+    # whoever draws the picture would fetch them
+    if found := re.search(r'<[^>]* (?:xlink:)?href="((?!data:|#)[^"]*)"', svg):
+        raise UsageError(f"the chart refers to {found[1]}: put the data into the chart, nothing is fetched")
     # the converter counts its gradients and clips on from picture to picture
     names = dict.fromkeys(re.findall(r'<[^>]* id="((?:gradient|clip)_?\d+)"', svg))
     fresh = {name: re.sub(r"\d+", str(place), name) for place, name in enumerate(names)}
