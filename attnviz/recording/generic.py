@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -53,7 +54,7 @@ def fill(trace: Trace, watch: Watch, tokenizer: Any = None, labels: Labels | Non
     """Add what a watch has heard to a trace: records, and the labels of axes that have none yet."""
     chains = [chain for chain in watch.chains.found.values() if not _known(trace, chain.name, chain.origin.rung)]
     chains = with_stacks(chains)
-    found = _chosen(records(chains, watch.options.heads), watch, trace.layers)
+    found = _chosen(_behind(trace, records(chains, watch.options.heads)), watch, trace.layers)
     trace.records += found
     if found:
         trace.axes = label_sides(chains, watch.ids, tokenizer, labels) | trace.axes
@@ -78,6 +79,13 @@ def nothing_heard(watch: Watch) -> RecordingError:
 def _known(trace: Trace, name: str, rung: str) -> bool:
     """Whether a call of torch's lies in a module that an earlier rung of the ladder recorded."""
     return rung == RUNG and any(_related(name, record.name) for record in trace.records)
+
+
+def _behind(trace: Trace, found: list[Record]) -> list[Record]:
+    """The records with numbers above those of the layers that an earlier rung recorded, where they would clash."""
+    if not {record.layer for record in found} & set(trace.layers):
+        return found
+    return [replace(record, layer=record.layer + max(trace.layers) + 1) for record in found]
 
 
 def _chosen(found: list[Record], watch: Watch, known: Sequence[int]) -> list[Record]:

@@ -313,6 +313,36 @@ def test_nested_recorders_of_one_model_and_of_two():
         torch.testing.assert_close(weights_of(trace, 2), weights_of(want, 2))
 
 
+def test_a_layer_of_one_s_own_on_top_of_a_transformers_model():
+    from transformers import BertConfig, BertModel
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            sizes = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+            self.bert = BertModel(
+                BertConfig(vocab_size=20, max_position_embeddings=8, **sizes), add_pooling_layer=False
+            )
+            self.top = nn.MultiheadAttention(D, 1, batch_first=True)
+
+        def forward(self, ids):
+            x = self.bert(ids).last_hidden_state
+            return self.top(x, x, x)[0]
+
+    torch.manual_seed(0)
+    model, ids = Tagger().eval(), torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.no_grad():
+        trace, x = recorded(model, ids), model.bert(ids).last_hidden_state
+        want = model.top(x, x, x, average_attn_weights=False)[1]
+    assert [(record.layer, record.rung) for record in trace.records] == [
+        (0, "interface"),
+        (1, "interface"),
+        (2, "torch function"),
+    ]
+    torch.testing.assert_close(weights_of(trace, 2), want, atol=1e-6, rtol=0)
+    assert [token.text for token in trace.tokens] == ["3", "1", "4", "1", "5"]
+
+
 def test_two_threads_record_two_models():
     models, x, traces = [stack(), stack(depth=2)], randn(B, M, D), {}
     barrier = threading.Barrier(2)
