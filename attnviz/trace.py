@@ -208,6 +208,18 @@ class Trace:
 
         return heads_table(self)
 
+    def statistics(self) -> pd.DataFrame:
+        """One row per layer, head and query with its statistics; see `analysis.tables`."""
+        from .analysis.tables import statistics_table
+
+        return statistics_table(self)
+
+    def to_bertviz(self, layers: Sequence[int] | None = None, *, budget: int = BUDGET) -> dict[str, Any]:
+        """What bertviz draws: `bertviz.head_view(**trace.to_bertviz())`; see `analysis.bertviz`."""
+        from .analysis.bertviz import bertviz_arguments
+
+        return bertviz_arguments(self, layers, budget=budget)
+
     def coverage(self) -> pd.DataFrame:
         """One row per attention module: how it was recorded, and those that look like attention but were not."""
         import pandas as pd
@@ -319,6 +331,22 @@ class Head:
                 f" {_size(budget)}: take a tile with rows= and cols=, a pooled map, or pass budget="
             )
         return self.view.tile(rows, cols)[0, 0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """`numpy.asarray(head)`: the whole map [M, N], within the default budget."""
+        import numpy as np
+
+        if copy is False:
+            raise ValueError("the weights of a head are computed anew, so numpy cannot have them without a copy")
+        return np.asarray(self.weights().cpu().numpy(), dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The whole map for any library that speaks DLPack, within the default budget."""
+        return self.weights().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        """Where `__dlpack__` puts the map."""
+        return self.weights(slice(0, 1)).__dlpack_device__()
 
     def pooled(
         self,

@@ -1,0 +1,38 @@
+"""Per-row statistics of all heads as one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnviz_kernels import Statistics
+
+from ..trace import Head, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def statistics_table(trace: Trace) -> pd.DataFrame:
+    """One row per layer, head and query: layer, head, row, token, visible_keys and the fields of `Statistics`.
+
+    Entropy in nats, distance in positions; NaN (and largest_key -1) where a query sees no key. The table holds
+    L x H x M rows: of long texts it is smaller to ask heads one by one.
+    """
+    import pandas as pd
+
+    return pd.concat([_rows(head) for head in trace.every_head()], ignore_index=True)
+
+
+def _rows(head: Head) -> pd.DataFrame:
+    import pandas as pd
+
+    found = {name: getattr(head.statistics, name).cpu().numpy() for name in Statistics.__dataclass_fields__}
+    place = {"layer": head.layer, "head": head.head, "row": range(head.shape[0])}
+    return pd.DataFrame(
+        {
+            **place,
+            "token": [token.label for token in head.rows],
+            "visible_keys": head.visible.cpu().numpy(),
+            **found,
+        }
+    )
