@@ -1,0 +1,5 @@
+"""`python -m attnviz` is the `attnviz` command."""
+
+from .cli import main
+
+main()
