@@ -1,4 +1,4 @@
-"""A decoder on thousands of tokens: every head's statistics, one head's whole map in blocks, and a corner of it exactly.
+"""A decoder on thousands of tokens: every head's statistics, one head's map in blocks, and a corner of it exactly.
 
 No N x N matrix is made: at 4,096 tokens the 270 maps would take 18 GB. About half a minute on two cores.
 
