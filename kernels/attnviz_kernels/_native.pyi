@@ -41,6 +41,15 @@ class Forward:
     weights: int
     slot: int
 
+class Backward:
+    output: Any
+    output_gradient: Any
+    logsumexp: Any
+    query: Any
+    key: Any
+    value: Any
+    delta: int
+
 class View:
     row_begin: int
     row_end: int
@@ -62,4 +71,5 @@ RECEIVED: int
 
 def isas() -> list[str]: ...
 def forward(isa: str, threads: int, call: Call, out: Forward) -> None: ...
+def backward(isa: str, threads: int, call: Call, out: Backward) -> None: ...
 def view(isa: str, threads: int, kind: int, call: Call, view: View) -> None: ...

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .native_backward import backward
 from .native_describe import describe, described, force_isa, isa, isas, unavailable
 from .native_views import pool, pull, push, received, tile
 from .spec import Attended, Call, Emit, Statistics, View
@@ -16,6 +17,7 @@ if TYPE_CHECKING or unavailable() is None:
 
 __all__ = [
     "attend",
+    "backward",
     "force_isa",
     "isas",
     "pool",
@@ -40,11 +42,8 @@ def refuses(call: Call | View) -> str | None:
         return "it computes in float32, the tensors are float64"
     if max(rows + call.mask.offset, cols) > _LONGEST:
         return f"it serves positions below {_LONGEST}, this call has {max(rows + call.mask.offset, cols)}"
-    if isinstance(call, View):
-        return None
-    inputs = (call.query, call.key, call.value, call.bias, call.sinks)
-    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs):
-        return "it has no backward yet"
+    if isinstance(call, Call) and call.bias is not None and call.bias.requires_grad and torch.is_grad_enabled():
+        return "it gives no gradient to a bias, and this one requires it"
     return None
 
 

@@ -72,6 +72,19 @@ struct View {
 // What can be made of a finished call; kJoin makes the blocks of kPool out of its bands.
 enum Kind : int { kTile, kPool, kJoin, kPush, kPull, kReceived, kKinds };
 
+// What a backward pass reads and writes. Gradients that are not wanted have no data.
+struct Backward {
+    Tensor output, output_gradient;  // [B, H, M, E]
+    Tensor logsumexp;                // float32 [B, H, M]
+    Tensor query, key, value;        // gradients
+    float* delta = nullptr;          // [B, H, M]: output . output gradient
+    int64_t splits = 1;              // parts that the keys of a group are cut into
+    float* parts = nullptr;          // [B * H, row tiles, splits, D, L]: each part's share of the gradient of query
+};
+
+// The steps of a backward pass.
+enum Step : int { kDelta, kSplit, kGather, kSteps };
+
 // A function in pieces that threads can share.
 template <class Out>
 struct Work {
@@ -88,7 +101,8 @@ struct Kernels {
     int64_t (*scratch_floats)(const Call&, const Forward&);
     void (*attend)(const Call&, const Forward&, const Plan&, int64_t item, int64_t split, float* scratch);
     void (*merge)(const Call&, const Forward&, const Plan&, int64_t item, float* scratch);
-    const Work<View>* views;  // [kKinds]
+    const Work<View>* views;         // [kKinds]
+    const Work<Backward>* backward;  // [kSteps]
 };
 
 }  // namespace attn

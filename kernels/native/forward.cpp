@@ -453,7 +453,8 @@ void merge(const Call& call, const Forward& out, const Plan& plan, int64_t item,
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 extern const Work<View> views[];
+extern const Work<Backward> backward[];
 extern const Kernels kernels;
-const Kernels kernels = {TEXT(ISA), L, state_floats, scratch_floats, attend, merge, views};
+const Kernels kernels = {TEXT(ISA), L, state_floats, scratch_floats, attend, merge, views, backward};
 
 }  // namespace attn::ISA

@@ -63,6 +63,16 @@ void forward(const std::string& isa, int threads, const attn::Call& call, const 
     if (!done) throw nb::python_error();
 }
 
+void backward(const std::string& isa, int threads, const attn::Call& call, const attn::Backward& out) {
+    const attn::Kernels& kernels = kernels_named(isa);
+    bool done;
+    {
+        nb::gil_scoped_release release;
+        done = attn::backward(kernels, call, out, threads, interrupted);
+    }
+    if (!done) throw nb::python_error();
+}
+
 void view(const std::string& isa, int threads, int kind, const attn::Call& call, const attn::View& view) {
     const attn::Kernels& kernels = kernels_named(isa);
     bool done;
@@ -122,6 +132,19 @@ void bind_forward(nb::module_& m) {
     bind_pointer(out, "slot", &Forward::slot);
 }
 
+void bind_backward(nb::module_& m) {
+    using attn::Backward;
+    nb::class_<Backward> out(m, "Backward");
+    out.def(nb::init<>());
+    bind_tensor(out, "output", &Backward::output);
+    bind_tensor(out, "output_gradient", &Backward::output_gradient);
+    bind_tensor(out, "logsumexp", &Backward::logsumexp);
+    bind_tensor(out, "query", &Backward::query);
+    bind_tensor(out, "key", &Backward::key);
+    bind_tensor(out, "value", &Backward::value);
+    bind_pointer(out, "delta", &Backward::delta);
+}
+
 void bind_view(nb::module_& m) {
     using attn::View;
     nb::class_<View> view(m, "View");
@@ -144,8 +167,10 @@ void bind_view(nb::module_& m) {
 NB_MODULE(_native, m) {
     bind_call(m);
     bind_forward(m);
+    bind_backward(m);
     bind_view(m);
     m.def("isas", &instruction_sets);
     m.def("forward", &forward, nb::arg("isa"), nb::arg("threads"), nb::arg("call"), nb::arg("out"));
+    m.def("backward", &backward, nb::arg("isa"), nb::arg("threads"), nb::arg("call"), nb::arg("out"));
     m.def("view", &view, nb::arg("isa"), nb::arg("threads"), nb::arg("kind"), nb::arg("call"), nb::arg("view"));
 }

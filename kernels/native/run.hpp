@@ -11,6 +11,9 @@ namespace attn {
 bool forward(const Kernels& kernels, const Call& call, const Forward& out, int threads,
              const std::function<bool()>& interrupted);
 
+bool backward(const Kernels& kernels, const Call& call, Backward out, int threads,
+              const std::function<bool()>& interrupted);
+
 // One function of a finished call. False when `interrupted` stopped it.
 bool view(const Kernels& kernels, Kind kind, const Call& call, View view, int threads,
           const std::function<bool()>& interrupted);

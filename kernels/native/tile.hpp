@@ -32,6 +32,7 @@ struct Queries {
 struct Buffers {
     float *keys, *values;       // [T, D], [T, E]: converted, where they cannot be read in place
     float *rows, *extra;        // [L, max(T, D, E)] and [T, L]
+    float* capped = nullptr;    // [T, L]: scores after the soft cap and before everything else, where they are wanted
 };
 
 INLINE float lower(float a, float b) { return a < b ? a : b; }
@@ -251,6 +252,7 @@ static int score(const Call& call, const Queries& q, int64_t from, int64_t size,
         product<false>(s->vectors, s->end - s->begin, keys + j * stride, stride, q.packed + lane, call.D,
                        scores + j * L + lane, nullptr);
         if (call.softcap > 0) soften(call.softcap, from, *s, scores);
+        if (buffers.capped) memcpy(buffers.capped + j * L, scores + j * L, static_cast<size_t>((s->end - s->begin) * L) * 4);
     }
     if (dense == kSome) add_extra(buffers.extra, from, spans, count, scores);
     if (call.bias.data && read_extra(call.bias, false, q, from, size, buffers) != kNothing)

@@ -16,6 +16,27 @@ void fill(float* at, int64_t floats, float value) {
 
 int64_t row_tiles(const View& view) { return pieces(view.row_end - view.row_begin, L); }
 
+void blank(float* tile, int64_t begin, int64_t end, int vector, int vectors) {
+    for (int64_t j = begin; j < end; ++j)
+        for (int l = vector * W; l < (vector + vectors) * W; l += W) store(tile + j * L + l, set(0));
+}
+
+// Weights of keys [from, from + size), 0 where hidden, into weights [T, L]. False, and nothing written, when all are hidden.
+bool weigh(const Call& call, const Rows& rows, int64_t from, int64_t size, Buffers& buffers, float* weights) {
+    Span spans[kSpans];
+    const int count = score(call, rows.queries, from, size, buffers, weights, spans);
+    int next = 0;
+    for (const Span* s = spans; s < spans + count; ++s) {
+        weigh_span(rows, from, *s, weights);
+        blank(weights, 0, size, next, s->vector - next);
+        blank(weights, 0, s->begin - from, s->vector, s->vectors);
+        blank(weights, s->end - from, size, s->vector, s->vectors);
+        next = s->vector + s->vectors;
+    }
+    if (count > 0) blank(weights, 0, size, next, rows.queries.vectors - next);
+    return count > 0;
+}
+
 // A tensor of which only one head is left.
 Tensor head_of(Tensor t, int64_t head) {
     t.data += bytes_of(t.type) * head * t.stride[1];

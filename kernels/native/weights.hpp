@@ -1,4 +1,4 @@
-// The weights of a finished call, tile by tile: exp(score - logsumexp).
+// The weights of a finished call, tile by tile: exp(score - logsumexp); and products with rows of queries.
 #pragma once
 
 #include "tile.hpp"
@@ -65,27 +65,6 @@ static void weigh_span(const Rows& rows, int64_t from, const Span& s, float* sco
     for (int64_t j = s.begin - from; j < s.end - from; ++j)
         for (int l = s.vector * W; l < (s.vector + s.vectors) * W; l += W)
             store(scores + j * L + l, exponential(sub(load(scores + j * L + l), load(rows.logsumexp + l))));
-}
-
-static void blank(float* tile, int64_t begin, int64_t end, int vector, int vectors) {
-    for (int64_t j = begin; j < end; ++j)
-        for (int l = vector * W; l < (vector + vectors) * W; l += W) store(tile + j * L + l, set(0));
-}
-
-// Weights of keys [from, from + size), 0 where hidden, into weights [T, L]. False, and nothing written, when all are hidden.
-static bool weigh(const Call& call, const Rows& rows, int64_t from, int64_t size, Buffers& buffers, float* weights) {
-    Span spans[kSpans];
-    const int count = score(call, rows.queries, from, size, buffers, weights, spans);
-    int next = 0;
-    for (const Span* s = spans; s < spans + count; ++s) {
-        weigh_span(rows, from, *s, weights);
-        blank(weights, 0, size, next, s->vector - next);
-        blank(weights, 0, s->begin - from, s->vector, s->vectors);
-        blank(weights, s->end - from, size, s->vector, s->vectors);
-        next = s->vector + s->vectors;
-    }
-    if (count > 0) blank(weights, 0, size, next, rows.queries.vectors - next);
-    return count > 0;
 }
 
 // c[r, e] += sum over lanes l < size of a[r, l] * b[l, e] for `rows` rows of a [., L] and `width` columns, which b and c
