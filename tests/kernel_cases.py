@@ -309,9 +309,14 @@ def plain_output(call: Call) -> Tensor:
     return plain_weights(call)[0] @ call.value.repeat_interleave(call.query.shape[1] // call.value.shape[1], dim=1)
 
 
-def differentiated(call: Call, output_of: Callable[[Call], Tensor]) -> Found:
-    """d loss / d each input, for the same random d loss / d output whatever the dtype."""
-    names = [name for name in ("query", "key", "value", "bias", "sinks") if getattr(call, name) is not None]
+CONSTANTS = {"native": ("bias",)}
+"""Inputs that a backend gives no gradient: it refuses a call in which one requires it."""
+
+
+def differentiated(call: Call, output_of: Callable[[Call], Tensor], backend: str | None = None) -> Found:
+    """d loss / d each input that the backend differentiates; d loss / d output is the same draw for every dtype."""
+    inputs = [name for name in ("query", "key", "value", "bias", "sinks") if name not in CONSTANTS.get(backend, ())]
+    names = [name for name in inputs if getattr(call, name) is not None]
     inputs = [getattr(call, name).detach().requires_grad_() for name in names]
     output = output_of(replace(call, **dict(zip(names, inputs, strict=True))))
     return dict(zip(names, torch.autograd.grad(output, inputs, _output_gradient(call)), strict=True))

@@ -97,6 +97,6 @@ def test_any_combination_keeps_the_budget(backend, call):
     result = attended(call, backend)
     assert_within_budget(named(result), true, honest)
     assert_within_budget(of_view(view_of(call, result), backend), true_view, honest_view)
-    found = differentiated(call, lambda same: output_of(same, backend))
+    found = differentiated(call, lambda same: output_of(same, backend), backend)
     exact = differentiated(in_double(call), lambda same: output_of(same, "reference"))
     assert_gradients_within_budget(call, found, exact, differentiated(call, plain_output))
