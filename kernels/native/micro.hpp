@@ -13,10 +13,14 @@ constexpr int T = 64;  // keys of a tile
 
 #define UNROLL _Pragma("GCC unroll 16")
 
-// c[r, lane] = sum over k of a(r, k) * b[k, lane], for R rows and NV vectors of lanes; c = keep * c + that when keep is given.
+constexpr int64_t kChunk = 64;  // products added up in a register before they join a sum: shorter sums round less
+
+enum class Into { kNew, kSum, kKept };  // c = product, c += product, c = keep * c + product
+
+// c[r, lane] = sum over k < size of a(r, k) * b[k, lane], for R rows and NV vectors of lanes.
 // a(r, k) = a[r * a_stride + k], or a[k * a_stride + r] when Across.
-template <int R, int NV, bool Across>
-INLINE void product_block(const float* a, int64_t a_stride, const float* b, int64_t size, float* c, const float* keep) {
+template <int R, int NV, bool Across, Into into>
+INLINE void product_chunk(const float* a, int64_t a_stride, const float* b, int64_t size, float* c, const float* keep) {
     V sum[R][NV];
     UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < NV; ++v) sum[r][v] = set(0);
     for (int64_t k = 0; k < size; ++k) {
@@ -29,7 +33,23 @@ INLINE void product_block(const float* a, int64_t a_stride, const float* b, int6
     }
     UNROLL for (int r = 0; r < R; ++r) UNROLL for (int v = 0; v < NV; ++v) {
         float* at = c + r * L + v * W;
-        store(at, keep ? fma(load(at), load(keep + v * W), sum[r][v]) : sum[r][v]);
+        if (into == Into::kSum) sum[r][v] = add(load(at), sum[r][v]);
+        if (into == Into::kKept) sum[r][v] = fma(load(at), load(keep + v * W), sum[r][v]);
+        store(at, sum[r][v]);
+    }
+}
+
+// The same in chunks; keep is null where c is new.
+template <int R, int NV, bool Across>
+INLINE void product_block(const float* a, int64_t a_stride, const float* b, int64_t size, float* c, const float* keep) {
+    const int64_t first = size < kChunk ? size : kChunk;
+    if (keep)
+        product_chunk<R, NV, Across, Into::kKept>(a, a_stride, b, first, c, keep);
+    else
+        product_chunk<R, NV, Across, Into::kNew>(a, a_stride, b, first, c, keep);
+    for (int64_t k = kChunk; k < size; k += kChunk) {
+        const int64_t part = size - k < kChunk ? size - k : kChunk;
+        product_chunk<R, NV, Across, Into::kSum>(a + k * (Across ? a_stride : 1), a_stride, b + k * L, part, c, keep);
     }
 }
 
