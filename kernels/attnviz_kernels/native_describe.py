@@ -76,11 +76,16 @@ def _describe_mask(out: _native.Call, mask: Mask, shape: tuple[int, int, int, in
     if mask.key_padding is not None:
         out.padding = described(mask.key_padding, (batch, cols))
     if mask.segments is not None:
-        both = torch.cat([segment.to(torch.int64) for segment in mask.segments], dim=1)
-        # any integers become small ones that float32 holds exactly
-        keep.append(torch.unique(both, return_inverse=True)[1].to(torch.float32))
+        keep.append(_small(torch.cat([segment.to(torch.int64) for segment in mask.segments], dim=1)))
         query, key = keep[-1][:, :rows], keep[-1][:, rows:]
         out.query_segment, out.key_segment = described(query, (batch, rows)), described(key, (batch, cols))
+
+
+def _small(numbers: Tensor) -> Tensor:
+    """Any integers as small ones that float32 holds exactly; equal ones stay equal."""
+    least, most = (int(end) for end in numbers.aminmax())
+    small = numbers - least if most - least < 2**24 else torch.unique(numbers, return_inverse=True)[1]
+    return small.to(torch.float32)
 
 
 def described(tensor: Tensor, shape: tuple[int, ...] | None = None) -> _native.Described:
