@@ -212,7 +212,7 @@ def group(tokens: Sequence[Token], text: str | None, spans: Sequence[tuple[int, 
 
 
 def word_of(token: Token, text: str | None, spans: Sequence[tuple[int, int]]) -> int | None:
-    """Which of the ordered character spans a token belongs to: the one its first character that is not a space is in."""
+    """Which of the ordered character spans holds a token's first character that is not a space."""
     if text is None or token.start is None or token.end is None or token.special:
         return None
     surface = text[token.start : token.end]
