@@ -23,7 +23,6 @@ class Heard:
     view: View
     placed: Placed
     value: Tensor
-    backend: str
     notes: tuple[str, ...] = ()
     statistics: Statistics | None = None
     weights: Tensor | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnviz_kernels import Emit, Mask, View, attend, choose, reference
+from attnviz_kernels import Emit, Mask, View, attend, reference
 
 from ..errors import RecordingError
 from .active import listening
@@ -40,7 +40,8 @@ IGNORED = frozenset(
 )
 """Keywords that carry no maths here: what they say about the mask, the mask already says."""
 
-MATHS = frozenset(["softcap", "position_bias", "s_aux", "sinks"])
+KNOWN = IGNORED | {"softcap", "position_bias", "s_aux", "sinks"}
+"""Those and the ones that do."""
 
 BEFORE_DROPOUT = "training mode: the weights are those before dropout"
 
@@ -103,12 +104,12 @@ def attention(
         "sinks": keywords.get("s_aux") if keywords.get("sinks") is None else keywords["sinks"],
     }
     dropped = dropout > 0 and module.training
-    emit = merged(recorder.emit(module, query, key) for recorder in recorders)
-    with torch.no_grad() if dropped else nullcontext():
+    emit = merged([recorder.emit(module, query, key) for recorder in recorders])
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not dropped):
         attended = attend(query, key, value, emit=emit, **maths)
     view = View(query, key, attended.logsumexp, **maths)
     notes = (BEFORE_DROPOUT,) if dropped else ()
-    heard = Heard(view, placed, value, choose(view), notes, attended.statistics, attended.weights)
+    heard = Heard(view, placed, value, notes, attended.statistics, attended.weights)
     if any(recorder.sees_first(type(module), tuple(keywords)) for recorder in recorders):
         verify(module, heard, attended.output, {"scaling": maths["scale"], **keywords})
     for recorder in recorders:
@@ -137,9 +138,10 @@ def dropped_out(view: View, value: Tensor, dropout: float) -> Tensor:
     return weights @ value.repeat_interleave(view.shape[1] // value.shape[1], 1)
 
 
-def merged(wishes: Iterable[Emit]) -> Emit:
+def merged(wanted: list[Emit]) -> Emit:
     """All that several recorders ask for."""
-    wanted = list(wishes)
+    if len(wanted) == 1:
+        return wanted[0]
     return Emit(statistics=any(emit.statistics for emit in wanted), weights=any(emit.weights for emit in wanted))
 
 
@@ -154,9 +156,7 @@ def refuse_unknown(module: nn.Module, others: dict[str, Any]) -> None:
     Flags are let through: what they change shows in `verify`.
     """
     unknown = [
-        name
-        for name, value in others.items()
-        if isinstance(value, (Tensor, float)) and name not in IGNORED | MATHS
+        name for name, value in others.items() if name not in KNOWN and isinstance(value, (Tensor, float))
     ]
     if unknown:
         raise RecordingError(

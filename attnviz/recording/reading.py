@@ -32,7 +32,7 @@ def read(
         inputs = replace(inputs, mask=_after_cache(inputs))
     emit = Emit(statistics=True, weights=any(watch.options.keep == "weights" for watch in watches))
     attended, view, backend = _attend(inputs, emit)
-    heard = Heard(view, Placed(view.mask), inputs.value, backend, notes, attended.statistics, attended.weights)
+    heard = Heard(view, Placed(view.mask), inputs.value, notes, attended.statistics, attended.weights)
     origin = Origin(rung, kind, label, None, backend, notes)
     for watch in watches:
         watch.chains.add(watch.here, origin, heard)

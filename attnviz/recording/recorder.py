@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnviz_kernels import Emit, View, visible_keys
+from attnviz_kernels import Emit, View, choose, visible_keys
 
 from ..errors import RecordingError
 from ..estimate import STATISTICS_BYTES
@@ -23,6 +23,7 @@ from .runs import Run
 from .sequences import Returned
 from .store import Store
 
+STATISTICS = Emit(statistics=True)
 Key = tuple[str, int]
 """A module's path and which of its calls in one forward pass."""
 
@@ -37,7 +38,13 @@ class Calls:
     rung: str
     backend: str
     notes: tuple[str, ...]
-    parts: list[Part]
+    parts: list[Part] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    @cached_property
+    def what(self) -> str:
+        """How errors name it."""
+        return f"layer {self.place.layer} ({self.place.name})"
 
 
 class Recorder:
@@ -79,8 +86,9 @@ class Recorder:
         if not self.wants(place):
             return Emit()
         if self.options.keep == "weights":
-            self.store.check(query.shape[:3].numel() * key.shape[2] * 4, self._what(place))
-        return Emit(statistics=True, weights=self.options.keep == "weights")
+            self.store.check(query.shape[:3].numel() * key.shape[2] * 4, f"layer {place.layer} ({place.name})")
+            return Emit(statistics=True, weights=True)
+        return STATISTICS
 
     def sees_first(self, kind: type[nn.Module], keywords: tuple[str, ...]) -> bool:
         """Whether this recorder meets a class of modules, called in this way, for the first time."""
@@ -104,37 +112,47 @@ class Recorder:
             return
         if self.options.heads is not None and not is_differential(module):
             heard = heard.only(self.options.heads, place.layer)
-        calls = self._calls(place, module, index, "interface", heard.backend, heard.notes)
-        run = self.runs.setdefault(place.stack, Run([0], [heard.view.query.shape[2]], [None], [None]))
-        crosses = place.kind == "cross"
-        known = None if crosses else heard.placed.row_start
-        part = Part(
-            row_start=run.starts[-1] if known is None else known,
-            rows=heard.view.query.shape[2],
-            key_start=heard.placed.key_start,
-            keys=heard.view.key.shape[2],
-            step=run.step,
-            causal=heard.view.mask.causal and not crosses,
-            statistics=heard.statistics,
-        )
-        self._append(calls, part, lambda goes_on: self._kept(part, heard, crosses, goes_on, self._what(place)))
+        calls = self.calls.get((place.name, index))
+        if calls is None:
+            calls = Calls(place, module, index, "interface", choose(heard.view), heard.notes)
+            self.calls[place.name, index] = calls
+        part = self._placed(place, heard)
+        self._make_room(calls, part)
+        before = self.store.used
+        goes_on = bool(calls.parts)
+        calls.parts.append(self._kept(calls, part, heard, own_keys(part, place.kind == "cross", goes_on)))
+        calls.sizes.append(self.store.used - before)
 
     def add_weights(self, place: Place, weights: Tensor, branch: int = 0, notes: tuple[str, ...] = ()) -> None:
         """Keep weights [B, H, M, N] that the model handed over."""
         if self.options.heads is not None:
             weights = weights.index_select(1, torch.tensor(self.options.heads, device=weights.device))
+        calls = self.calls.setdefault((place.name, branch), Calls(place, None, branch, "output_attentions", "", notes))
         run = self.runs[place.stack]
-        calls = self._calls(place, None, branch, "output_attentions", "", notes)
-        part = Weighed(
-            row_start=run.starts[-1],
-            rows=weights.shape[2],
-            key_start=0,
-            keys=weights.shape[3],
+        rows, keys = weights.shape[2:]
+        part = Part(row_start=run.starts[-1], rows=rows, key_start=0, keys=keys, step=run.step)
+        self._make_room(calls, part)
+        before = self.store.used
+        calls.parts.append(Weighed(**vars(part), weights=self.store.keep(weights, calls.what)))
+        calls.sizes.append(self.store.used - before)
+
+    def _placed(self, place: Place, heard: Heard) -> Part:
+        """Where a call stands in its run."""
+        rows, keys = heard.view.query.shape[2], heard.view.key.shape[2]
+        run = self.runs.get(place.stack)
+        if run is None:
+            run = self.runs[place.stack] = Run([0], [rows], [None], [None])
+        crosses = place.kind == "cross"
+        start = heard.placed.row_start
+        return Part(
+            row_start=run.starts[-1] if crosses or start is None else start,
+            rows=rows,
+            key_start=heard.placed.key_start,
+            keys=keys,
             step=run.step,
-            weights=weights,
+            causal=heard.view.mask.causal and not crosses,
+            statistics=heard.statistics,
         )
-        kept = replace(part, weights=self.store.keep(weights, self._what(place)), size=weights.numel() * 4)
-        self._append(calls, part, lambda _: kept)
 
     def _same_as_before(self, place: Place, index: int, view: View) -> bool:
         """Whether a module attends again with the same queries and keys, to other values: the same weights."""
@@ -144,47 +162,28 @@ class Recorder:
         pairs = ((before[1].query, view.query), (before[1].key, view.key))
         return all(one.data_ptr() == other.data_ptr() and one.shape == other.shape for one, other in pairs)
 
-    def _calls(
-        self, place: Place, module: nn.Module | None, index: int, rung: str, backend: str, notes: tuple[str, ...]
-    ) -> Calls:
-        return self.calls.setdefault((place.name, index), Calls(place, module, index, rung, backend, notes, []))
-
-    def _what(self, place: Place) -> str:
-        return f"layer {place.layer} of {self.trace.model}"
-
-    def _append(self, calls: Calls, part: Part, keep: Callable[[bool], Part]) -> None:
-        self._make_room(calls, part)
-        before = self.store.used
-        kept = keep(bool(calls.parts))
-        calls.parts.append(replace(kept, size=self.store.used - before))
-
-    def _kept(self, part: Part, heard: Heard, crosses: bool, goes_on: bool, what: str) -> Part:
-        fields = {name: getattr(part, name) for name in Part.__dataclass_fields__}
-        keep, store, view = self.options.keep, self.store, heard.view
+    def _kept(self, calls: Calls, part: Part, heard: Heard, own: tuple[int, int]) -> Part:
+        """The call with what the options ask for; own are the positions of the keys that have to be kept."""
+        keep, store, view, what = self.options.keep, self.store, heard.view, calls.what
         store.count(view.logsumexp.numel() * (4 + STATISTICS_BYTES), what)
         if keep == "statistics":
-            return Counted(**fields, seen=visible_keys(view))
+            return Counted(**vars(part), seen=visible_keys(view))
         if keep == "weights":
             assert heard.weights is not None
-            return Weighed(**fields, weights=store.keep(heard.weights, what))
-        first, stop = own_keys(part, crosses, goes_on)
-        own = slice(first - part.key_start, stop - part.key_start)
-        kept = replace(
-            view,
-            query=store.vectors(view.query, what),
-            key=store.vectors(view.key[:, :, own], what),
-            logsumexp=view.logsumexp.detach(),
-            bias=None if view.bias is None else view.bias.detach(),
-            sinks=None if view.sinks is None else view.sinks.detach(),
-        )
-        values = store.vectors(heard.value[:, :, own], what) if keep == "qkv" else None
-        return Kept(**fields, view=kept, kept_from=first, value=values)
+            return Weighed(**vars(part), weights=store.keep(heard.weights, what))
+        inside = slice(own[0] - part.key_start, own[1] - part.key_start)
+        query, key = store.vectors(view.query, what), store.vectors(view.key[:, :, inside], what)
+        value = store.vectors(heard.value[:, :, inside], what) if keep == "qkv" else None
+        bias, sinks = (None if tensor is None else tensor.detach() for tensor in (view.bias, view.sinks))
+        kept = View(query, key, view.logsumexp.detach(), view.scale, view.mask, view.softcap, bias, sinks)
+        return Kept(**vars(part), view=kept, kept_from=own[0], value=value)
 
     def _make_room(self, calls: Calls, part: Part) -> None:
         """Take back what a call replaces: all that was kept from its first position on."""
         parts = calls.parts
         while parts and parts[-1].row_start >= part.row_start:
-            self.store.used -= parts.pop().size
+            parts.pop()
+            self.store.used -= calls.sizes.pop()
         if not parts:
             return
         if parts[-1].row_stop > part.row_start:
@@ -199,5 +198,5 @@ class Recorder:
         """Drop the calls of a stack's earlier run."""
         for key, calls in list(self.calls.items()):
             if calls.place.stack == stack:
-                self.store.used -= sum(part.size for part in calls.parts)
+                self.store.used -= sum(calls.sizes)
                 del self.calls[key]

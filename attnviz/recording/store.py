@@ -31,15 +31,16 @@ class Store:
     def keep(self, tensor: Tensor, what: str) -> Tensor:
         """The tensor without its graph, copied only where it is a small part of the memory that it holds."""
         tensor = tensor.detach()
-        size = tensor.numel() * tensor.element_size()
-        if self._goes_to_file(tensor):
+        size = tensor.nbytes
+        if self.spill is not None and size >= SMALLEST_FILE:
             return self._spilled(tensor)
         self.count(size, what)
         return tensor.clone() if tensor.untyped_storage().nbytes() > 1.25 * size else tensor
 
     def count(self, size: int, what: str) -> None:
         """Add bytes to what is used, or raise BudgetError before memory runs out."""
-        self.check(size, what)
+        if self.used + size > self.budget:
+            self.check(size, what)
         self.used += size
 
     def check(self, size: int, what: str) -> None:
@@ -50,9 +51,6 @@ class Store:
                 f" {readable(self.budget)}: pass a larger budget=, fewer layers= or heads=, dtype=torch.float16,"
                 ' keep="statistics" or spill=folder'
             )
-
-    def _goes_to_file(self, tensor: Tensor) -> bool:
-        return self.spill is not None and tensor.numel() * tensor.element_size() >= SMALLEST_FILE
 
     def _spilled(self, tensor: Tensor) -> Tensor:
         assert self.spill is not None

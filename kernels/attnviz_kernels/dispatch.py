@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -197,7 +198,8 @@ def choose(call: Call | View, backend: str | None = None) -> str:
     Raises ArgumentError for an unknown name, BackendError with the reason when the one asked for cannot serve.
     """
     if backend is None:
-        return next(name for name in BACKENDS if _objection(name, call) is None)
+        # the call is asked about first: that is quicker than looking for the machine's devices
+        return next(name for name in BACKENDS if not _load(name).refuses(call) and not unavailable(name))
     reason = _objection(backend, call)
     if reason is not None:
         raise BackendError(
@@ -216,6 +218,7 @@ def _objection(backend: str, call: Call | View) -> str | None:
     return unavailable(backend) or _load(backend).refuses(call)
 
 
+@cache
 def _load(backend: str) -> Backend:
     return cast(Backend, import_module(BACKENDS[backend], __package__))
 

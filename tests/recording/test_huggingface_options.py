@@ -95,8 +95,8 @@ def test_the_budget_stops_before_memory_runs_out():
     with pytest.raises(BudgetError) as caught:
         recorded(budget=10_000)
     assert str(caught.value) == (
-        "layer 2 of LlamaModel would take the recording to 11.1 KiB, the budget is 9.8 KiB: pass a larger budget=,"
-        ' fewer layers= or heads=, dtype=torch.float16, keep="statistics" or spill=folder'
+        "layer 2 (layers.2.self_attn) would take the recording to 11.1 KiB, the budget is 9.8 KiB: pass a larger"
+        ' budget=, fewer layers= or heads=, dtype=torch.float16, keep="statistics" or spill=folder'
     )
 
 
