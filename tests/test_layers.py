@@ -20,7 +20,7 @@ LIBRARY_LAYERS = (
     {"charts"},
     {"viewer"},
     {"export"},
-    {"cli"},
+    {"cli", "__main__"},
     {"dashboard"},
 )
 KERNEL_LAYERS = (

@@ -1,0 +1,85 @@
+"""What is to be explained: a run of a model on a text, and one number of its output.
+
+Models that predict tokens are asked about the logit of a next token; encoders about the cosine similarity of the text
+with a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from ..tokens import printable
+from . import measures
+from .measures import Measure
+
+
+@dataclass(frozen=True)
+class Case:
+    """inputs go into the model, measure makes one number of what comes out, about says in words which."""
+
+    model: nn.Module
+    tokenizer: Any
+    inputs: Mapping[str, Any]
+    measure: Measure
+    about: str
+
+
+def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = None, second: str | None = None) -> Case:
+    """The next token `target` (its first token; the likeliest if None), or the similarity with a `second` text.
+
+    Raises UsageError for an empty text, and for a model that predicts no tokens when there is no second text.
+    """
+    if not text.strip():
+        raise UsageError("the text is empty: give at least one word")
+    if second is not None:
+        both = tokenizer([text, second], return_tensors="pt", padding=True)
+        measure = measures.cosine(both["attention_mask"])
+        return Case(model, tokenizer, dict(both), measure, "similarity of the two texts")
+    if not predicts(model):
+        raise UsageError("this model predicts no tokens: give a second text to compare with")
+    inputs = dict(tokenizer(text, return_tensors="pt"))
+    chosen = next_tokens(model, inputs, 1)[0][0] if target is None else first_token(tokenizer, target)
+    about = f"logit of {tokenizer.decode([chosen])!r} as next token"
+    return Case(model, tokenizer, inputs, measures.logit(chosen), about)
+
+
+def alone(found: Case) -> Case:
+    """The same number as a function of the first text only: a second one is read beforehand and stays as it is."""
+    mask: Tensor = found.inputs["attention_mask"]
+    if len(mask) == 1:
+        return found
+    with torch.inference_mode():
+        states = found.model(**found.inputs).last_hidden_state[1]
+        fixed = states[mask[1].bool()].mean(0).clone()
+    count = int(mask[0].sum())
+    first = {name: value[:1, :count] for name, value in found.inputs.items()}
+    measure: Measure = lambda output: torch.cosine_similarity(output.last_hidden_state[0].mean(0), fixed, dim=0)  # noqa: E731
+    return Case(found.model, found.tokenizer, first, measure, found.about)
+
+
+def predicts(model: nn.Module) -> bool:
+    """Whether the model has a language-model head."""
+    outputs = getattr(model, "get_output_embeddings", lambda: None)()
+    return hasattr(model, "lm_head") or outputs is not None
+
+
+def next_tokens(model: nn.Module, inputs: Mapping[str, Any], count: int = 10) -> list[tuple[int, float]]:
+    """The likeliest next tokens of the first sequence with their probabilities, likeliest first."""
+    with torch.inference_mode():
+        logits = measures.logits_of(model(**inputs))[0, -1].float()
+    best = torch.softmax(logits, -1).topk(min(count, len(logits)))
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+def first_token(tokenizer: Any, target: str) -> int:
+    """The first token of a text, or UsageError for one that has none."""
+    found = tokenizer(target, add_special_tokens=False)["input_ids"]
+    if not found:
+        raise UsageError(f"the next token {printable(target)!r} is empty: give at least one character")
+    return int(found[0])
