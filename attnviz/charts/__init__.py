@@ -4,6 +4,7 @@ Every function takes theme= ("screen", "paper", "dark", or None for a chart to p
 pixels of the whole figure. `attnviz.export` writes them to files.
 """
 
+from .difference import change_grid, difference
 from .entropy import entropy
 from .grid import head_grid
 from .heatmap import heatmap
@@ -12,4 +13,15 @@ from .results import score_grid, token_bars
 from .scaling import scaling
 from .thumbnails import thumbnails
 
-__all__ = ["entropy", "head_grid", "heatmap", "links", "scaling", "score_grid", "thumbnails", "token_bars"]
+__all__ = [
+    "change_grid",
+    "difference",
+    "entropy",
+    "head_grid",
+    "heatmap",
+    "links",
+    "scaling",
+    "score_grid",
+    "thumbnails",
+    "token_bars",
+]

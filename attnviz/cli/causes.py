@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from .results import Json, Output, Top, counted, tell
 from .source import File, Text, text_of, working
 
 if TYPE_CHECKING:
-    from ..analysis.measures import Measure
+    from ..analysis.cases import Case
 
 NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 Target = Annotated[
@@ -49,17 +49,18 @@ def attribute(
     known = ("relevance", "importance", *METHODS)
     if method not in known:
         raise UsageError(f"--method must be one of {', '.join(known)}, got {method!r}")
-    network, tokenizer, inputs, measure, about = _case(model, text_of(text, file), target, with_text)
+    case = _case(model, text_of(text, file), target, with_text)
+    network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
     if method in METHODS:
         with counted(f"Computing {method}") as progress:
-            found = attribute_tokens(network, tokenizer, inputs, measure, method=method, progress=progress)
+            found = attribute_tokens(network, case.tokenizer, inputs, measure, method=method, progress=progress)
         chart = lambda: token_bars(found.tokens, found.scores.tolist(), about)  # noqa: E731
         tell(found.table(), as_json=as_json, top=top, path=output, chart=chart, about=f"{about}\n{found.remark}")
         return
     if with_text is not None:
         raise UsageError(f"{method} takes one text: leave out --with, or use --method {METHODS[0]!r}")
     with working(f"Computing {method}"):
-        passed = gradients(network, inputs, measure, tokenizer=tokenizer)
+        passed = gradients(network, inputs, measure, tokenizer=case.tokenizer)
     if method == "importance":
         table = passed.importance()
         grid = lambda: score_grid(table, "importance", about)  # noqa: E731
@@ -91,7 +92,8 @@ def ablate(
     from ..analysis.ablation import ablate_each
     from ..charts import score_grid
 
-    network, _, inputs, measure, about = _case(model, text_of(text, file), target, with_text)
+    case = _case(model, text_of(text, file), target, with_text)
+    network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
     if heads is not None:
         effect = ablate_heads(network, inputs, _heads(heads), measure, how=how)
         row = {"heads": heads, "how": how, "before": effect.before, "after": effect.after, "change": effect.change}
@@ -103,42 +105,17 @@ def ablate(
     tell(table, as_json=as_json, top=top, path=output, chart=grid, about=about)
 
 
-def _case(
-    model: str, text: str, target: str | None, with_text: str | None
-) -> tuple[Any, Any, dict[str, Any], Measure, str]:
-    """Model, tokenizer, inputs, the measure to explain, and a line that says what it is."""
-    import torch
-
-    from ..analysis import measures
+def _case(model: str, text: str, target: str | None, with_text: str | None) -> Case:
+    """The case of a model by name."""
+    from ..analysis.cases import case, predicts
     from ..models import load_model
 
     if not text.strip():
         raise UsageError("the text is empty: give at least one word")
     network, tokenizer = load_model(model)
-    if with_text is not None:
-        inputs = tokenizer([text, with_text], return_tensors="pt", padding=True)
-        return (
-            network,
-            tokenizer,
-            dict(inputs),
-            measures.cosine(inputs["attention_mask"]),
-            "similarity of the two texts",
-        )
-    inputs = tokenizer(text, return_tensors="pt")
-    if not hasattr(network, "lm_head") and network.get_output_embeddings() is None:
+    if with_text is None and not predicts(network):
         raise UsageError(f"{model} predicts no tokens: give a second text with --with")
-    if target is None:
-        with torch.inference_mode():
-            chosen = measures.likeliest(network(**inputs))
-    else:
-        chosen = tokenizer(target, add_special_tokens=False)["input_ids"][0]
-    return (
-        network,
-        tokenizer,
-        dict(inputs),
-        measures.logit(chosen),
-        f"logit of {tokenizer.decode([chosen])!r} as next token",
-    )
+    return case(network, tokenizer, text, target=target, second=with_text)
 
 
 def _heads(text: str) -> list[tuple[int, int]]:

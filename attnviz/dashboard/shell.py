@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from ..errors import AttnvizError
+from .causes import draw as causes
 from .entropy import draw as entropy
 from .heads import draw as heads
 from .map import draw as attention_map
@@ -24,6 +25,7 @@ PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
     "heads": ("Heads", heads),
     "map": ("Map", attention_map),
     "entropy": ("Entropy", entropy),
+    "causes": ("Causes", causes),
     "walkthrough": ("Walkthrough", walkthrough),
 }
 """By the name in the address: title and function."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from dashboard import browsing
+from dashboard.models import TEXT, write_models
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 from traces import make_trace
@@ -90,3 +91,25 @@ def visitor(browser, server):
     context.close()
     assert one.errors == []
     assert one.outside == []
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory):
+    return write_models(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def real(monkeypatch, model_folder):
+    """Open a page with tiny real models offered: `bert` and `llama`."""
+    monkeypatch.setenv("ATTNVIZ_MODEL_ROOT", str(model_folder))
+
+    def opened(page, **query):
+        app = AppTest.from_file(SCRIPT, default_timeout=60)
+        app._page_hash = calc_hash(page)
+        for name, value in {"text": TEXT, **query}.items():
+            app.query_params[name] = value
+        app.run()
+        assert not app.exception
+        return app
+
+    return opened

@@ -1,0 +1,141 @@
+"""What differs, in diverging colours: blue where it is less, orange where it is more, the middle where it is equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from ..tokens import printable
+from .axis import TOKENS, fit, position_axis, position_scale
+from .grid import head_axis
+from .heatmap import heading
+from .labels import axis_text, parameters
+from .theme import AltairChart, Theme, theme_named, themed
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+    from ..trace import Head
+
+BLOCKS = 64
+"""Block means a side that are drawn of maps larger than that."""
+_MARGIN = 150
+
+
+def difference(one: Head, other: Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
+    """The other map less the first, cell by cell; beyond 64 tokens block by block, as means.
+
+    UsageError for maps of different shapes.
+    """
+    if one.shape != other.shape:
+        raise UsageError(f"maps of {_size(one.shape)} and {_size(other.shape)} cannot be subtracted: they must match")
+    rows, cols = one.shape
+    step = fit(cols, _MARGIN, width, most=30, total=620)
+    change = _change(one, other)
+    chart = _cells(change, one, other, step, _scale(change.abs().max().item(), theme)).properties(
+        title={
+            "text": f"{_place(other)} less {_place(one)}",
+            "subtitle": _models(one, other),
+        },
+        description=f"{_place(other)} less {_place(one)}: {rows} queries down, {cols} keys across.",
+        width=step * cols,
+        height=step * rows,
+    )
+    return themed(chart, theme)
+
+
+def change_grid(
+    table: pd.DataFrame, column: str, title: str, *, theme: str | None = "screen", width: int | None = None
+) -> AltairChart:
+    """Layers down, heads across, a column of positive and negative numbers as colour."""
+    import altair as alt
+
+    step = fit(int(table["head"].max()) + 1, 160, width, most=28, total=700)
+    chart = (
+        alt.Chart(table[["layer", "head", column]])
+        .mark_rect(cursor="pointer", width={"band": 0.94}, height={"band": 0.94}, cornerRadius=2)
+        .encode(
+            x=alt.X("head:O", axis=head_axis("head", "top", step)),
+            y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
+            color=alt.Color(f"{column}:Q", title=column, scale=_scale(float(table[column].abs().max()), theme)),
+            tooltip=["layer:O", "head:O", alt.Tooltip(f"{column}:Q", format="+.4f")],
+        )
+        .properties(
+            title=title,
+            description=f"Layers by heads, coloured by {column}, blue below zero and orange above.",
+            width={"step": step},
+            height={"step": step},
+        )
+    )
+    return themed(chart, theme)
+
+
+def _change(one: Head, other: Head) -> Tensor:
+    """[rows, cols] of the difference, or of its block means."""
+    if max(one.shape) <= TOKENS:
+        return torch.nan_to_num(other.weights() - one.weights())
+    maps = [torch.nan_to_num(head.pooled((BLOCKS, BLOCKS))) for head in (one, other)]
+    return maps[1] - maps[0]
+
+
+def _cells(change: Tensor, one: Head, other: Head, step: float, scale: alt.Scale) -> Any:
+    import altair as alt
+    import pandas as pd
+
+    tall, wide = (total / count for total, count in zip(one.shape, change.shape, strict=True))
+    query = torch.arange(change.shape[0]).repeat_interleave(change.shape[1])
+    key = torch.arange(change.shape[1]).repeat(change.shape[0])
+    data = pd.DataFrame({"query": query, "key": key, "difference": change.flatten().tolist()})
+    rows, cols = axis_text(one.rows), axis_text(one.cols)
+    base = alt.Chart(data).transform_calculate(
+        top=f"datum.query * {tall}",
+        bottom=f"(datum.query + 1) * {tall}",
+        left=f"datum.key * {wide}",
+        right=f"(datum.key + 1) * {wide}",
+    )
+    tooltip = [alt.Tooltip("query:Q"), alt.Tooltip("key:Q"), alt.Tooltip("difference:Q", format="+.4f")]
+    if max(one.shape) <= TOKENS:
+        base = base.transform_calculate(
+            from_token=f"{rows.whole.name}[datum.query]", to_token=f"{cols.whole.name}[datum.key]"
+        )
+        tooltip[:2] = [alt.Tooltip("from_token:N", title="query"), alt.Tooltip("to_token:N", title="key")]
+    marks = base.mark_rect(aria=False).encode(
+        x=alt.X(
+            "left:Q", scale=position_scale(one.shape[1]), axis=position_axis(cols, "key", one.shape[1], step, "top")
+        ),
+        x2="right:Q",
+        y=alt.Y(
+            "top:Q",
+            scale=position_scale(one.shape[0], reverse=True),
+            axis=position_axis(rows, "query", one.shape[0], step, "left"),
+        ),
+        y2="bottom:Q",
+        color=alt.Color("difference:Q", scale=scale, legend=alt.Legend(format="+.2~g")),
+        tooltip=tooltip,
+    )
+    return marks.add_params(*parameters(rows, cols)) if max(one.shape) <= TOKENS else marks
+
+
+def _scale(top: float, theme: str | None) -> alt.Scale:
+    import altair as alt
+
+    look: Theme = theme_named(theme or "screen")
+    top = top or 1.0
+    return alt.Scale(domain=[-top, 0, top], range=[look.accent, look.masked, look.second])
+
+
+def _place(head: Head) -> str:
+    return f"layer {head.layer}, head {head.head}"
+
+
+def _models(one: Head, other: Head) -> str:
+    names = [printable(head.model) for head in (one, other)]
+    return heading(one)["subtitle"] if names[0] == names[1] else f"{names[1]} less {names[0]}"
+
+
+def _size(shape: tuple[int, int]) -> str:
+    return f"{shape[0]} x {shape[1]}"

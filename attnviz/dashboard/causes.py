@@ -1,0 +1,135 @@
+"""Causes: what the output rests on, from possible paths to what happens when a head falls silent."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from .. import charts
+from ..analysis.ablation import HOW, Effect
+from ..analysis.cases import Case, case, next_tokens, predicts
+from ..analysis.flow import rollout
+from . import causing, figures, lines
+from .causing import HEAD, HEADS, LIMITS, RELEVANCE, ROLLOUT, SLOW, Scores
+from .controls import position, switch
+from .lines import Asked
+from .network import computed, network, wait_for_click
+from .results import Result, listed, offer
+from .safe import plain
+from .selection import select_head, select_token
+from .sidebar import Look
+from .strip import strip
+
+SECOND = "She put her money into the bank."
+"""The text encoders compare with when none was chosen."""
+
+
+def draw(look: Look) -> None:
+    """The page."""
+    method = switch("Method", list(LIMITS), "method", label_visibility="collapsed")
+    st.caption(LIMITS[method])
+    if method == ROLLOUT:
+        token = _token(look)
+        found = rollout(look.trace, token)
+        title = f"What {token} {look.trace.tokens[token].label} is made of"
+        _tokens(look, Scores(found.tokens, found.scores.tolist()), title, Asked(method, token))
+        return
+    model, tokenizer = network(look.wanted)
+    question = _question(look, model, tokenizer)
+    _measured(look, method, question, case(model, tokenizer, look.wanted.text, **question))
+
+
+def _question(look: Look, model: Any, tokenizer: Any) -> dict[str, str]:
+    """What is asked about the output, as keyword arguments of `case`, with the box that chooses it."""
+    if predicts(model):
+        inputs = tokenizer(look.wanted.text, return_tensors="pt")
+        return {"target": _target(tokenizer, computed((look.wanted, "next"), lambda _: next_tokens(model, inputs)))}
+    second = st.text_input("Second text, to be similar to", SECOND, key="second", max_chars=1000, bind="query-params")
+    return {"second": (second or "").strip() or SECOND}
+
+
+def _target(tokenizer: Any, offered: list[tuple[int, float]]) -> str:
+    """A next token: one of the likeliest, or one that is typed in."""
+    words = {lines.visible(tokenizer.decode([index])): share for index, share in offered}
+    likely = ", ".join(f"{word} {share:.0%}" for word, share in list(words.items())[:5])
+    chosen: str = st.selectbox(
+        "Next token to explain", list(words), key="target", accept_new_options=True, bind="query-params"
+    )
+    st.text(f"likeliest: {likely}")
+    return lines.hidden(chosen)
+
+
+def _measured(look: Look, method: str, question: dict[str, str], found: Case) -> None:
+    """Everything that runs the model again."""
+    how, token = "zero", 0
+    if method in (HEAD, HEADS):
+        how = switch("The head writes", HOW[:2], "how", words={"zero": "nothing", "mean": "its mean"}.__getitem__)
+    if method == RELEVANCE:
+        token = _token(look)
+    place = (look.head.layer, look.head.head)
+    key = (look.wanted, method, tuple(question.items()), how, token, method == HEAD and place)
+    if method in SLOW:
+        wait_for_click(f"Compute {method.lower()}", key, f"Explains the {found.about}; runs the model many times.")
+    asked = Asked(method, token, how, question)
+    if method == HEAD:
+        _effect(look, found, computed(key, partial(causing.one_head, found, *place, how)), asked)
+    elif method == HEADS:
+        _heads(look, found, computed(key, partial(causing.each_head, found, how)), asked)
+    elif method == RELEVANCE:
+        _tokens(
+            look, computed(key, partial(causing.relevance, found, token)), f"Relevance for the {found.about}", asked
+        )
+    else:
+        _tokens(look, computed(key, partial(causing.attribution, found, method)), f"{method}: {found.about}", asked)
+
+
+def _token(look: Look) -> int:
+    """The token whose top state is explained, at first the last word."""
+    tokens = look.trace.tokens
+    if "token" not in st.session_state and "token" not in st.query_params:
+        select_token(max((place for place, token in enumerate(tokens) if not token.special), default=0))
+    return position("Token", len(tokens), "token")
+
+
+def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
+    left, right = st.columns([3, 2], gap="large")
+    chart = partial(charts.token_bars, found.tokens, found.scores, title, width=600)
+    table = found.table()
+    with left:
+        if not found.converged:
+            st.warning(plain(found.remark), icon=":material/warning:")
+        elif found.remark:
+            st.text(found.remark)
+        figures.show(chart(theme=figures.theme()))
+        offer(Result(asked.name, chart, table, *lines.causes(look, asked)))
+    with right:
+        if asked.method in (ROLLOUT, RELEVANCE):
+            label = "Tokens shaded by score"
+            strip(found.tokens, found.scores, asked.token, key="tokens", label=label, pick=select_token)
+        st.dataframe(table, hide_index=True, column_config={"score": st.column_config.NumberColumn(format="%.4f")})
+
+
+def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
+    st.text(f"Layer {look.head.layer}, head {look.head.head}: {found.about}")
+    with st.container(horizontal=True):
+        st.metric("With the head", f"{effect.before:.4f}", width="content")
+        st.metric("Without it", f"{effect.after:.4f}", width="content")
+        st.metric("Change", f"{effect.change:+.4f}", width="content")
+    chart = partial(charts.heatmap, look.head, width=420)
+    figures.show(chart(theme=figures.theme()))
+    offer(Result(asked.name, chart, causing.effect_table(look.head, effect), *lines.causes(look, asked)))
+
+
+def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
+    left, right = st.columns([3, 2], gap="large")
+    title = "Change when a head writes " + ("nothing" if asked.how == "zero" else "its mean")
+    chart = partial(charts.change_grid, table, "change", title, width=560)
+    with left:
+        st.text(f"{found.about}: {table['before'].iloc[0]:.4f} with all heads")
+        grid = figures.framed(chart(theme=figures.theme()), look.head)
+        figures.clickable(grid, "grid", select_head, ("layer", "head"))
+        offer(Result(asked.name, chart, table, *lines.causes(look, asked)))
+    with right:
+        listed(table, "changes")

@@ -1,0 +1,74 @@
+"""Taking a result along: what an analysis found as files in every format, and the lines that make the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from ..export import FORMATS, render
+from .exports import MIME, STYLES
+from .selection import select_head
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Result:
+    """A figure, made by `chart(theme=...)`, the table behind it, and the Python and command line that make both."""
+
+    name: str
+    chart: Callable[..., Any]
+    table: pd.DataFrame
+    python: str
+    command: str = ""
+
+
+def offer(result: Result) -> None:
+    """A button that opens to the files and lines of a result."""
+    name = result.name
+    with st.popover("Export", icon=":material/download:", key=f"export_{name}"):
+        style = st.segmented_control(
+            "Style", STYLES, default="screen", required=True, key=f"style_{name}", label_visibility="collapsed"
+        )
+        with st.container(horizontal=True, gap="xsmall"):
+            for kind in FORMATS:
+                st.download_button(
+                    kind,
+                    partial(file, result, kind, style),
+                    f"{name}.{kind}",
+                    MIME[kind],
+                    key=f"{name}_{kind}",
+                    on_click="ignore",
+                )
+        st.code(result.python, "python", wrap_lines=True)
+        if result.command:
+            st.code(result.command, "bash", wrap_lines=True)
+
+
+def file(result: Result, kind: str, style: str) -> bytes:
+    """The figure, or for csv and json the table, as a file."""
+    return render(result.table if kind in ("csv", "json") else result.chart(theme=style), kind)
+
+
+def listed(table: pd.DataFrame, key: str, **columns: Any) -> None:
+    """A table of heads; a chosen row is the head that is looked at."""
+
+    def picked() -> None:
+        rows = st.session_state[key].selection.rows
+        if rows:
+            select_head(table.iloc[rows[0]])
+
+    st.dataframe(
+        table.round(4),
+        hide_index=True,
+        key=key,
+        on_select=picked,
+        selection_mode="single-row",
+        height=min(420, 38 + 35 * len(table)),
+        column_config=columns,
+    )

@@ -1,0 +1,28 @@
+"""Folders with tiny real models, for pages that run the model again."""
+
+import torch
+from tiny_models import WORDS, save_bert
+
+TEXT = "the cat sat . the cats sat ."
+
+
+def write_models(folder):
+    """An encoder `bert` and a decoder `llama` over the same ten words."""
+    save_bert(folder / "bert")
+    write_decoder(folder / "llama")
+    return folder
+
+
+def write_decoder(folder):
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(
+        vocab_size=len(WORDS), num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, **sizes
+    )
+    folder.mkdir(parents=True)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text("\n".join(WORDS))
+    transformers.BertTokenizerFast(vocab=str(vocabulary)).save_pretrained(folder)
