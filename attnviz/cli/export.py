@@ -22,12 +22,14 @@ def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file; its ending is the format.")],
     text: Text = None,
     file: File = None,
-    view: Annotated[str, typer.Option(help="heatmap, heads, entropy, links, thumbnails or scaling.")] = "heatmap",
+    view: Annotated[
+        str, typer.Option(help="heatmap, heads, entropy, links, thumbnails, scaling, map or lines.")
+    ] = "heatmap",
     layer: Layer = None,
     head: Head = None,
     kind: Kind = None,
     format: Annotated[
-        str | None, typer.Option(help="svg, png, pdf, html, json or csv.", show_default="by ending")
+        str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")
     ] = None,
     theme: Annotated[str, typer.Option(help="screen, paper or dark.")] = "screen",
     width: Annotated[
@@ -37,7 +39,10 @@ def export(
     font: Annotated[str | None, typer.Option(help="Font family.", show_default="Liberation Sans")] = None,
     font_dir: Annotated[Path | None, typer.Option(help="Folder of further fonts.", show_default=False)] = None,
 ) -> None:
-    """Write a view to a file; json and csv hold the exact numbers behind it. Head views take layer 0, head 0."""
+    """Write a view to a file; json, csv and parquet hold the numbers behind it.
+
+    Views of one head take layer 0, head 0 unless told.
+    """
     from ..charts.theme import theme_named
     from ..export import Look, check_target, check_view, figure, pixels
     from ..export import export as write
@@ -45,8 +50,7 @@ def export(
     from ..tokens import printable
 
     # everything that can be told before a model is loaded
-    check_target(output, format)
-    check_view(view)
+    check_view(view, check_target(output, format))
     theme_named(theme)
     folders = () if font_dir is None else (font_dir,)
     if font is not None:

@@ -19,6 +19,7 @@ MIME = {
     "html": "text/html",
     "json": "application/json",
     "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
 }
 STYLES = ("screen", "paper", "dark")
 

@@ -3,7 +3,7 @@
 from attnviz.export import Look, export, figure
 
 export(figure(trace, "heatmap", layer=0, head=3), "map.pdf", look=Look("paper", width=pixels("85mm")))
-export(figure(trace, "heads"), "heads.csv")     # json and csv hold the exact numbers behind the figure
+export(figure(trace, "heads"), "heads.csv")     # json, csv and parquet hold the numbers behind it
 """
 
 from __future__ import annotations

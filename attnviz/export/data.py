@@ -81,8 +81,8 @@ def _weights(head: Head) -> Tensor:
     count = head.shape[0] * head.shape[1]
     if count > CELLS:
         raise BudgetError(
-            f"json and csv hold at most {CELLS:,} weights, this map has {count:,}: export a shorter text, or take the"
-            " weights as tiles with head.weights(rows=...)"
+            f"json, csv and parquet hold at most {CELLS:,} weights, this map has {count:,}: export a shorter text,"
+            " or take the weights as tiles with head.weights(rows=...)"
         )
     return head.weights()
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .. import charts
 from ..errors import UsageError
 from ..trace import Head, Trace
+from ..viewer import map_page
 from . import data
+from .lines import lines_page
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,12 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """A way to look: of one head, of the whole trace, or of either (`of` is "head", "trace" or "both")."""
+    """A way to look: of one head, of the whole trace, or of either (`of` is "head", "trace" or "both").
+
+    chart makes pictures, numbers what JSON holds, table the rows of CSV, and page the HTML of views that have one of
+    their own.
+    """
 
     of: str
-    chart: Callable[..., Any]
-    numbers: Callable[[Any], dict[str, Any]]
-    table: Callable[[Any], pd.DataFrame]
+    chart: Callable[..., Any] | None
+    numbers: Callable[[Any], dict[str, Any]] | None
+    table: Callable[[Any], pd.DataFrame] | None
+    page: Callable[..., str] | None = None
 
 
 VIEWS = {
@@ -32,6 +39,8 @@ VIEWS = {
     "links": View("head", charts.links, data.links, data.links_table),
     "thumbnails": View("trace", charts.thumbnails, data.thumbnails, data.thumbnails_table),
     "scaling": View("head", charts.scaling, data.scaling, data.scaling_table),
+    "map": View("head", charts.heatmap, data.heatmap, data.heatmap_table, map_page),
+    "lines": View("trace", None, None, None, lines_page),
 }
 """The views by name."""
 
@@ -45,19 +54,30 @@ class Figure:
 
     def chart(self, width: int | None = None) -> Any:
         """The altair chart without a theme, laid out for `width` pixels."""
-        return VIEWS[self.name].chart(self.source, theme=None, width=width)
+        return self._make("chart")(self.source, theme=None, width=width)
+
+    def page(self, theme: str) -> str | None:
+        """The HTML of a view that has a page of its own, else None."""
+        page = VIEWS[self.name].page
+        return None if page is None else page(self.source, theme=theme)
 
     def document(self) -> dict[str, Any]:
         """Everything behind the figure, ready for JSON: view, model, place, tokens, numbers."""
-        return {**data.about(self.name, self.source), **VIEWS[self.name].numbers(self.source)}
+        return {**data.about(self.name, self.source), **self._make("numbers")(self.source)}
 
     def table(self) -> pd.DataFrame:
         """The numbers behind the figure, one row per mark, with model, layer and head."""
-        table = VIEWS[self.name].table(self.source)
+        table: pd.DataFrame = self._make("table")(self.source)
         place = {name: value for name, value in data.place(self.source).items() if name not in table}
         for at, (name, value) in enumerate(place.items()):
             table.insert(at, name, value)
         return table
+
+    def _make(self, what: str) -> Callable[..., Any]:
+        made: Callable[..., Any] | None = getattr(VIEWS[self.name], what)
+        if made is None:
+            raise UsageError(f"the view {self.name} is a page: choose the format html")
+        return made
 
 
 def figure(trace: Trace, view: str = "heatmap", layer: int | None = None, head: int | None = None) -> Figure:
@@ -76,7 +96,9 @@ def figure(trace: Trace, view: str = "heatmap", layer: int | None = None, head: 
     return Figure(view, trace[layer, head or 0])
 
 
-def check_view(view: str) -> None:
-    """UsageError unless there is such a view."""
+def check_view(view: str, kind: str = "html") -> None:
+    """UsageError unless there is such a view and it can have that format."""
     if view not in VIEWS:
         raise UsageError(f"view must be one of {', '.join(VIEWS)}, got {view!r}")
+    if VIEWS[view].chart is None and kind != "html":
+        raise UsageError(f"the view {view} is a page: choose the format html, not {kind}")

@@ -1,4 +1,4 @@
-"""Charts as SVG, PNG, PDF and HTML; figures and tables as JSON and CSV. Everything comes back as bytes.
+"""Charts as SVG, PNG, PDF and HTML; figures and tables as JSON, CSV and parquet. Everything comes back as bytes.
 
 There is one way to a picture: Vega-Lite makes the SVG, and PNG and PDF are drawn from that same SVG.
 """
@@ -11,7 +11,7 @@ import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..charts.theme import FONT, config, theme_named
 from ..errors import UsageError
@@ -20,7 +20,10 @@ from .fonts import check_family, missing, use_folder
 from .page import page
 from .pdf import ordered
 
-FORMATS = ("svg", "png", "pdf", "html", "json", "csv")
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMATS = ("svg", "png", "pdf", "html", "json", "csv", "parquet")
 """File endings that can be written."""
 _INCH = 96
 """Pixels of an inch, as in CSS."""
@@ -47,13 +50,15 @@ def render(source: Any, kind: str, look: Look | None = None) -> bytes:
     Raises UsageError for a format that is unknown or does not fit the source.
     """
     look = look or Look()
-    if kind in ("json", "csv"):
-        return _numbers(source, kind).encode("utf-8", "backslashreplace")
+    if kind in ("json", "csv", "parquet"):
+        return _numbers(source, kind)
     if kind not in FORMATS:
         raise UsageError(f"format must be one of {', '.join(FORMATS)}, got {kind!r}")
+    if kind == "html" and isinstance(source, Figure) and (own := source.page(look.theme)):
+        return _encoded(own)
     spec = _spec(source, look)
     if kind == "html":
-        return page(spec).encode("utf-8", "backslashreplace")
+        return _encoded(page(spec))
     if kind != "svg":
         spec = _drawable(spec, look)
     svg = _svg(spec)
@@ -71,18 +76,33 @@ def pixels(width: str) -> float:
     return float(found[1]) * units[found[2]]
 
 
-def _numbers(source: Any, kind: str) -> str:
+def _encoded(text: str) -> bytes:
+    """UTF-8; half characters, which it cannot hold, as escapes that JSON understands."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _numbers(source: Any, kind: str) -> bytes:
     import pandas as pd
 
     if isinstance(source, Figure):
         if kind == "json":
-            return json.dumps(source.document(), ensure_ascii=False, allow_nan=False) + "\n"
+            return _encoded(json.dumps(source.document(), ensure_ascii=False, allow_nan=False) + "\n")
         source = source.table()
     if not isinstance(source, pd.DataFrame):
         raise UsageError(f"{kind} holds numbers: export a figure or a table, not a {type(source).__name__}")
     if kind == "csv":
-        return str(source.to_csv(index=False, lineterminator="\n"))
-    return str(source.to_json(orient="records", force_ascii=False, double_precision=15)) + "\n"
+        return _encoded(source.to_csv(index=False, lineterminator="\n"))
+    if kind == "parquet":
+        return _parquet(source)
+    return _encoded(source.to_json(orient="records", force_ascii=False, double_precision=15) + "\n")
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    try:
+        content: bytes = table.to_parquet(index=False)
+    except ImportError as error:
+        raise UsageError("parquet needs pyarrow: pip install pyarrow") from error
+    return content
 
 
 def _spec(source: Any, look: Look) -> dict[str, Any]:

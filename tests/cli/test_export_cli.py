@@ -95,7 +95,7 @@ def test_pictures_show_the_models_own_weights(tmp_path, capsys, eager):
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view(view, tmp_path, capsys):
-    for kind in FORMATS:
+    for kind in FORMATS if view != "lines" else ("html",):
         path = tmp_path / f"{view}.{kind}"
         export(TEXT, "--view", view, "-o", path, capsys=capsys)
         assert path.stat().st_size > 500
@@ -128,7 +128,7 @@ def test_saved_trace_gives_the_same_numbers(tmp_path, capsys):
     assert saved == live
 
 
-FORMAT = "format must be one of svg, png, pdf, html, json, csv"
+FORMAT = "format must be one of svg, png, pdf, html, json, csv, parquet"
 BAD = [
     (["", "-o", "x.svg"], 2, "the text is empty: give it as an argument, with --file, or through a pipe"),
     (["word " * 600, "-o", "x.svg"], 2, "the text has 602 tokens, this model reads 512 at most: give a shorter text"),
@@ -146,13 +146,14 @@ BAD = [
     (
         [TEXT, "-o", "x.svg", "--view", "pie"],
         2,
-        "view must be one of heatmap, heads, entropy, links, thumbnails, scaling, got 'pie'",
+        "view must be one of heatmap, heads, entropy, links, thumbnails, scaling, map, lines, got 'pie'",
     ),
     (
         [TEXT, "-o", "x.svg", "--view", "heads", "--layer", "1"],
         2,
         "the view heads shows all heads: leave out layer and head",
     ),
+    ([TEXT, "-o", "x.svg", "--view", "lines"], 2, "the view lines is a page: choose the format html, not svg"),
     ([TEXT, "-o", "x.svg", "--theme", "neon"], 2, "theme must be screen, paper, dark, got 'neon'"),
     ([TEXT, "-o", "x.svg", "--width", "wide"], 2, "width must be a number of mm, cm, in or px from 40 to 10,000 px"),
     ([TEXT, "-o", "x.svg", "--width", "1m"], 2, "width must be a number of mm, cm, in or px from 40 to 10,000 px"),

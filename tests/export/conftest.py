@@ -40,7 +40,7 @@ class Visit:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("svg.marks, svg", timeout=30_000)
+        self.page.wait_for_selector("svg, canvas", timeout=15_000)
 
     @property
     def outside(self):

@@ -20,10 +20,11 @@ from attnviz.errors import BudgetError, UsageError
 from attnviz.export import FORMATS, VIEWS, Look, export, figure, pixels, render
 from attnviz.export.render import _svg
 
+DRAWN = [view for view in VIEWS if view != "lines"]
 PICTURES = ("svg", "png", "pdf", "html")
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", DRAWN)
 @pytest.mark.parametrize("kind", FORMATS)
 def test_same_input_same_bytes(trace, view, kind):
     assert render(figure(trace, view), kind) == render(figure(trace, view), kind)
@@ -69,7 +70,7 @@ def test_widths_that_are_none(text):
         pixels(text)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", DRAWN)
 def test_width_is_met_in_every_format(trace, view):
     look = Look(width=pixels("85mm"), dpi=300)
     root = ET.fromstring(render(figure(trace, view), "svg", look))
@@ -85,7 +86,7 @@ def test_png_says_its_resolution(trace):
 
 
 @pytest.mark.skipif(shutil.which("pdftoppm") is None, reason="needs pdftoppm: apt-get install poppler-utils")
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", DRAWN)
 def test_pdf_looks_like_the_png(trace, view, tmp_path):
     export(figure(trace, view), tmp_path / "a.pdf")
     subprocess.run(["pdftoppm", "-r", "96", "-png", "-singlefile", tmp_path / "a.pdf", tmp_path / "a"], check=True)
@@ -106,7 +107,7 @@ def test_pdf_has_text_as_text_and_its_fonts(trace):
 
 
 def test_svg_is_well_formed_and_holds_tokens_as_text(hostile):
-    for view in VIEWS:
+    for view in DRAWN:
         root = ET.fromstring(render(figure(hostile, view), "svg"))
         names = {element.tag.rpartition("}")[2] for element in root.iter()}
         assert not names & {"script", "foreignObject", "style", "a", "use", "iframe"}
@@ -156,6 +157,8 @@ def test_plain_charts_and_tables(tmp_path):
         chart.to_dict()
     assert export(table.head(1), tmp_path / "table.csv").read_text() == "x,y\n0,0.1\n"
     assert json.loads(export(table.head(1), tmp_path / "table.json").read_text()) == [{"x": 0, "y": 0.1}]
+    pytest.importorskip("pyarrow")
+    pd.testing.assert_frame_equal(pd.read_parquet(export(table, tmp_path / "table.parquet")), table)
     with pytest.raises(UsageError, match=r"^json holds numbers: export a figure or a table, not a Chart$"):
         export(chart, tmp_path / "plain.json")
 
@@ -178,7 +181,9 @@ def test_no_address_is_asked_for(kind):
 def test_maps_too_large_for_json():
     from traces import make_trace
 
-    with pytest.raises(BudgetError, match=r"^json and csv hold at most 4,194,304 weights, this map has 4,202,500: "):
+    with pytest.raises(
+        BudgetError, match=r"^json, csv and parquet hold at most 4,194,304 weights, this map has 4,202,500: "
+    ):
         render(figure(make_trace(["a"] * 2050, 1, 1)), "csv")
 
 
@@ -195,12 +200,12 @@ def test_rows_that_see_no_key_are_null():
     assert render(figure(trace, "entropy", layer=0), "csv").decode().splitlines()[1] == "blind,0,0,0,0,,0"
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", DRAWN)
 def test_csv_and_json_of_every_view_agree(trace, view):
     found = json.loads(render(figure(trace, view), "json"))
     table = pd.read_csv(BytesIO(render(figure(trace, view), "csv")))
     assert (table["model"] == "tiny").all()
-    if view == "heatmap":
+    if view in ("heatmap", "map"):
         assert table["weight"].tolist() == [weight for row in found["weights"] for weight in row]
     elif view == "thumbnails":
         assert table["mean"].tolist() == [mean for each in found["maps"] for row in each["means"] for mean in row]
@@ -209,3 +214,19 @@ def test_csv_and_json_of_every_view_agree(trace, view):
         for name in ("layer", "head", "entropy", "row", "column", "weight", "raw", "own"):
             if name in records[0]:
                 assert table[name].tolist() == pytest.approx([record[name] for record in records])
+
+
+def test_lines_are_a_page_only(trace):
+    for kind in FORMATS:
+        if kind != "html":
+            with pytest.raises(UsageError, match=r"^the view lines is a page: choose the format html"):
+                render(figure(trace, "lines"), kind)
+
+
+def test_parquet_without_pyarrow(trace, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("no pyarrow")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", missing)
+    with pytest.raises(UsageError, match=r"^parquet needs pyarrow: pip install pyarrow$"):
+        render(figure(trace, "heads"), "parquet")
