@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+
+from attnviz_kernels import pool_edges
 
 from ..tokens import printable
 from .axis import TOKENS, fit, position_axis, position_scale
@@ -15,6 +19,8 @@ from .theme import AltairChart, themed
 if TYPE_CHECKING:
     from ..trace import Head, Trace
 
+BARS = 2048
+"""Bars that are drawn of one head; of longer texts, each is the mean of neighbouring queries."""
 _MARGIN = 72
 """Pixels that axis and padding take beside the bars."""
 
@@ -62,6 +68,12 @@ def _limit(value: float) -> Any:
     )
 
 
+def _means(values: Tensor, edges: list[int]) -> list[float]:
+    """The mean of each block, without queries that see no key."""
+    seen = values.masked_fill(values.isinf(), torch.nan)
+    return [torch.nanmean(seen[start:stop]).item() for start, stop in pairwise(edges)]
+
+
 def _by_query(head: Head, width: int | None) -> Any:
     import altair as alt
     import pandas as pd
@@ -70,13 +82,14 @@ def _by_query(head: Head, width: int | None) -> Any:
     text = axis_text(head.rows)
     step = fit(count, _MARGIN, width, most=24, total=760)
     gap = 0.08 if count <= TOKENS else 0.0
+    edges = pool_edges(count, BARS)
     table = pd.DataFrame(
         {
-            "query": range(count),
-            "start": [query + gap for query in range(count)],
-            "stop": [query + 1 - gap for query in range(count)],
-            "entropy": head.entropy.tolist(),
-            "most": torch.log(head.visible.double()).tolist(),
+            "query": edges[:-1],
+            "start": [start + gap for start in edges[:-1]],
+            "stop": [stop - gap for stop in edges[1:]],
+            "entropy": _means(head.entropy, edges),
+            "most": _means(torch.log(head.visible.double()), edges),
         }
     )
     base = (
@@ -98,7 +111,7 @@ def _by_query(head: Head, width: int | None) -> Any:
     return (
         alt.layer(bars, limit)
         .properties(
-            title=heading(head),
+            title={**heading(head), "text": f"Entropy of layer {head.layer}, head {head.head}"},
             description=f"Entropy of each query of layer {head.layer}, head {head.head}, and the most it could be.",
             width=step * count,
             height=220,

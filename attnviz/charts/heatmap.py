@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from ..numbers import shortest
 from ..tokens import printable
@@ -22,6 +23,7 @@ _MARGIN = 110
 
 def heatmap(head: Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
     """The head's map; colour grows with the root of the weight, cells of weight 0 (masked) have a colour of their own.
+    Where weights may be negative (differential attention), colours go both ways from zero.
 
     Beyond 512 tokens a side the picture shows block means. width: pixels of the whole figure.
     """
@@ -71,7 +73,7 @@ def _cells(head: Head, step: float) -> Any:
         .encode(
             x=alt.X("key:O", scale=_all(head.shape[1]), axis=token_axis(cols, "key", step, "top")),
             y=alt.Y("query:O", scale=_all(head.shape[0]), axis=token_axis(rows, "query", step, "left")),
-            color=_colour(max(values, default=1.0), "weight"),
+            color=_colour(weights, "weight"),
             tooltip=[
                 alt.Tooltip("from_token:N", title="query"),
                 alt.Tooltip("to_token:N", title="key"),
@@ -90,7 +92,7 @@ def _picture(head: Head, step: float) -> Any:
     shape = head.shape
     pooled = max(shape) > LARGEST
     weights = head.pooled((LARGEST, LARGEST)) if pooled else head.weights()
-    top = torch.nan_to_num(weights).max().item() or 1.0
+    top = _top(weights)
     texts = [axis_text(tokens) for tokens in (head.rows, head.cols)]
     place = {"x": 0, "y": 0, "x2": shape[1], "y2": shape[0]}
     image = pd.DataFrame([{"picture": data_url(weights, top, 2 * LARGEST), **place}])
@@ -108,7 +110,7 @@ def _picture(head: Head, step: float) -> Any:
     scale = (
         alt.Chart(legend)
         .mark_point(opacity=0, aria=False, tooltip=None)
-        .encode(x=x, y=y, color=_colour(top, "mean weight" if pooled else "weight"))
+        .encode(x=x, y=y, color=_colour(weights, "mean weight" if pooled else "weight"))
     )
     short = [text for text, count in zip(texts, shape, strict=True) if count <= TOKENS]
     ground = alt.Chart(image).mark_rect(style=MAP, aria=False, tooltip=None).encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
@@ -120,8 +122,16 @@ def _all(count: int) -> dict[str, list[int]]:
     return {"domain": list(range(count))}
 
 
-def _colour(top: float, title: str) -> Any:
+def _top(weights: Tensor) -> float:
+    """The largest size of a weight: the end of the colours."""
+    return torch.nan_to_num(weights).abs().max().item() or 1.0
+
+
+def _colour(weights: Tensor, title: str) -> Any:
     import altair as alt
 
+    top = _top(weights)
     scale = alt.Scale(type="sqrt", domain=[0, top], range="heatmap")
+    if (weights < 0).any():
+        scale = alt.Scale(domain=[-top, top], domainMid=0, range="diverging")
     return alt.Color("weight:Q", scale=scale, title=title, legend=alt.Legend(format="~g", tickCount=5))

@@ -12,6 +12,7 @@ from torch import Tensor
 from attnviz_kernels import Mask, View
 from attnviz_kernels.reference import scores as dense_scores
 
+from ..composed import Stacked
 from ..errors import UsageError
 from ..numbers import shortest
 from ..views import QueryKey
@@ -38,6 +39,7 @@ class Scores:
     rows: tuple[int, ...]
     chosen: int
     view: View
+    added: bool
     cells: pd.DataFrame
     curves: pd.DataFrame
 
@@ -52,7 +54,7 @@ class Scores:
         cap, inside = self.view.softcap, "q·k / divisor"
         if cap is not None:
             inside = f"{cap:g} tanh({inside} / {cap:g})"
-        if _adds(self.view):
+        if self.added:
             inside += " + bias"
         return f"softmax({inside}{'' if self.view.sinks is None else ', sink'})"
 
@@ -61,30 +63,36 @@ def scores_of(head: Head, query: int | None) -> Scores:
     """The scores of as many queries as a chart can carry, or UsageError where there is no query and key."""
     import pandas as pd
 
-    view = _view(head)
+    view, _ = _call(head, 0)
     rows = _rows(head, query)
-    found = [(row, *_row(view, row)) for row in rows]
-    cells = [pd.DataFrame({"query": row, **cell}) for row, cell, _ in found]
+    found = [(row, *_row(*_call(head, row), head.shape[1])) for row in rows]
+    cells = pd.concat([pd.DataFrame({"query": row, **cell}) for row, cell, _ in found], ignore_index=True)
     divisors = (_MULTIPLES / view.scale).tolist()
     curves = [pd.DataFrame({"query": row, "divisor": divisors, "entropy": curve}) for row, _, curve in found]
     words = [row for row in rows if not head.rows[row].special]
     chosen = (words or rows)[-1] if query is None else query
-    return Scores(rows, chosen, view, pd.concat(cells, ignore_index=True), pd.concat(curves, ignore_index=True))
+    added = bool((cells["added"][cells["key"] < head.shape[1]] != 0).any())
+    return Scores(rows, chosen, view, added, cells, pd.concat(curves, ignore_index=True))
 
 
-def _view(head: Head) -> View:
-    if not isinstance(head.view, QueryKey):
+def _call(head: Head, row: int) -> tuple[View, int]:
+    """The call that one query was part of, cut down to that query, and the position of its first key."""
+    view = head.view.crop(slice(row, row + 1), slice(0, head.shape[1]))
+    part, first = (view.parts[0], view.lefts[0]) if isinstance(view, Stacked) else (view, 0)
+    if not isinstance(part, QueryKey):
         raise UsageError(
             f"the walkthrough needs query and key: of layer {head.layer} only the weights were recorded"
             f" (by {head.record.rung})"
         )
-    if head.view.view.scale <= 0:
-        raise UsageError(f"the walkthrough needs a positive scale, layer {head.layer} has {head.view.view.scale:g}")
-    return head.view.view
+    if part.view.scale <= 0:
+        raise UsageError(f"the walkthrough needs a positive scale, layer {head.layer} has {part.view.scale:g}")
+    return part.view, first
 
 
 def _rows(head: Head, query: int | None) -> tuple[int, ...]:
     """All queries that see a key; of long texts evenly spaced ones and always the one asked for."""
+    if head.shape[1] > CELLS:
+        raise UsageError(f"the walkthrough shows at most {CELLS:,} keys, this text has {head.shape[1]:,}")
     seeing = [row for row, count in enumerate(head.visible.tolist()) if count > 0]
     if query is not None and query not in seeing:
         raise UsageError(f"query {query} does not exist or sees no key: queries are 0 to {head.shape[0] - 1}")
@@ -97,19 +105,19 @@ def _rows(head: Head, query: int | None) -> tuple[int, ...]:
     return tuple(sorted({*spaced, seeing[-1], *([] if query is None else [query])}))
 
 
-def _row(view: View, row: int) -> tuple[dict[str, Sequence[float]], list[float]]:
-    """One query: the columns of `Scores.cells`, and its entropy at every divisor."""
-    one = view.crop(slice(row, row + 1), slice(0, view.shape[3]))
-    full = dense_scores(one)[0, 0, 0].double()
+def _row(one: View, first: int, sink: int) -> tuple[dict[str, Sequence[float]], list[float]]:
+    """One query: the columns of `Scores.cells`, with a sink as the key of that number, and its entropy everywhere."""
+    full = dense_scores(one)[0, 0, 0].double().cpu()
     keys = (full > -torch.inf).nonzero()[:, 0]
     bare = replace(one, bias=None, mask=Mask())
-    raw = dense_scores(replace(bare, scale=1.0, softcap=None))[0, 0, 0].double()[keys]
-    added = (full - dense_scores(bare)[0, 0, 0].double())[keys] if _adds(view) else torch.zeros_like(raw)
-    if view.sinks is not None:
-        keys = torch.cat([keys, keys.new_tensor([view.shape[3]])])
-        raw, added = torch.cat([raw, raw.new_zeros(1)]), torch.cat([added, view.sinks.double()])
-    own = _weights(raw, added, view.softcap, torch.tensor([1 / view.scale], dtype=torch.float64))[0]
-    curve = _weights(raw, added, view.softcap, (_MULTIPLES / view.scale))
+    raw = dense_scores(replace(bare, scale=1.0, softcap=None))[0, 0, 0].double().cpu()[keys]
+    added = (full - dense_scores(bare)[0, 0, 0].double().cpu())[keys] if _adds(one) else torch.zeros_like(raw)
+    keys = keys + first
+    if one.sinks is not None:
+        keys = torch.cat([keys, keys.new_tensor([sink])])
+        raw, added = torch.cat([raw, raw.new_zeros(1)]), torch.cat([added, one.sinks.double().cpu()])
+    own = _weights(raw, added, one.softcap, torch.tensor([1 / one.scale], dtype=torch.float64))[0]
+    curve = _weights(raw, added, one.softcap, _MULTIPLES / one.scale)
     entropies = -torch.xlogy(curve, curve).sum(-1)
     columns = {name: shortest(each.float()) for name, each in (("raw", raw), ("added", added), ("own", own))}
     return {"key": keys.tolist(), **columns}, entropies.tolist()

@@ -32,6 +32,8 @@ _STOPS = {
 }
 COLOURS = {name: tuple(f"#{stops[at : at + 6]}" for at in range(0, len(stops), 6)) for name, stops in _STOPS.items()}
 """Colour maps from low to high, as stops."""
+SIGNED = ("#2f5fae", "#e6e9ee", "#c4742b")
+"""Below zero, zero, above: for weights that may be negative (differential attention)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def config(theme: Theme, colours: str = "cividis") -> dict[str, Any]:
         "font": FONT,
         "padding": 12,
         "view": {"stroke": theme.line, "strokeWidth": 1},
-        "range": {"heatmap": list(COLOURS[colours]), "ramp": list(COLOURS[colours])},
+        "range": {"heatmap": list(COLOURS[colours]), "ramp": list(COLOURS[colours]), "diverging": list(SIGNED)},
         "title": {
             "color": theme.text,
             "subtitleColor": theme.muted,

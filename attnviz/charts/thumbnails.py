@@ -51,5 +51,5 @@ def thumbnails(trace: Trace, *, theme: str | None = "screen", width: int | None 
 
 def _thumbnail(head: Head) -> dict[str, object]:
     blocks = torch.nan_to_num(head.pooled((BLOCKS, BLOCKS)))
-    top = blocks.max().item()
+    top = blocks.abs().max().item()
     return {"layer": head.layer, "head": head.head, "largest": top, "picture": data_url(blocks, top, _PIXELS)}

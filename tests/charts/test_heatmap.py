@@ -134,3 +134,17 @@ def test_positions_stand_for_missing_labels():
     head = dense(torch.eye(3))
     assert head.rows == positions(3)
     assert {cell["query"] for cell in rows_of(charts.heatmap(head))} == {0, 1, 2}
+
+
+def test_negative_weights_have_colours_of_their_own():
+    weights = torch.tensor([[1.0, -0.5], [0.0, 0.25]])
+    colour = charts.heatmap(dense(weights)).to_dict()["encoding"]["color"]["scale"]
+    assert (colour["domain"], colour["domainMid"], colour["range"]) == ([-1, 1], 0, "diverging")
+    large = torch.zeros(80, 80)
+    large[0, 0], large[0, 1], large[79, 79] = 1.0, -1.0, -1e-6
+    pixels = pixels_of(charts.heatmap(dense(large)))
+    size = pixels.shape[0] // 80
+    assert pixels[0, 0].tolist() == [0xC4, 0x74, 0x2B, 255]
+    assert pixels[0, size].tolist() == [0x2F, 0x5F, 0xAE, 255]
+    assert pixels[-1, -1].tolist() == [0xE6, 0xE9, 0xEE, 255]
+    assert pixels[size, 0, 3] == 0

@@ -52,6 +52,7 @@ CALLS = {
     "bias": {"bias": BIAS},
     "sink": {"sinks": torch.tensor([1.5])},
     "dense additive mask": {"mask": Mask(dense=DENSE)},
+    "dense mask that only hides": {"mask": Mask(dense=torch.triu(torch.full((6, 6), -torch.inf), 1))},
     "window": {"mask": Mask(causal=True, window=(2, 0))},
     "everything": {"scale": 0.5, "softcap": 5.0, "bias": BIAS, "sinks": torch.tensor([0.5])},
 }
@@ -99,6 +100,7 @@ def test_the_curve_is_the_entropy_at_each_divisor():
         ("softcap", "softmax(3 tanh(q·k / divisor / 3))"),
         ("everything", "softmax(5 tanh(q·k / divisor / 5) + bias, sink)"),
         ("dense additive mask", "softmax(q·k / divisor + bias)"),
+        ("dense mask that only hides", "softmax(q·k / divisor)"),
         ("window", "softmax(q·k / divisor)"),
     ],
 )
@@ -134,3 +136,24 @@ def test_weights_without_query_and_key():
 def test_query_that_does_not_exist():
     with pytest.raises(UsageError, match=r"^query 6 does not exist or sees no key: queries are 0 to 5$"):
         charts.scaling(head_of(), query=6)
+
+
+def test_too_many_keys():
+    with pytest.raises(UsageError, match=r"^the walkthrough shows at most 4,096 keys, this text has 4,097$"):
+        scores_of(make_trace(["a"] * 4097, 1, 1)[0, 0], None)
+
+
+def test_generated_text_where_each_step_is_a_call_of_its_own():
+    from attnviz.composed import Stacked
+
+    whole = head_of(sinks=torch.tensor([0.5]), mask=Mask(causal=True, window=(3, 0)))
+    view = whole.view.view
+    calls = ((0, 4, 0), (4, 5, 0), (5, 6, 2))
+    parts = tuple(QueryKey(view.crop(slice(top, stop), slice(left, stop))) for top, stop, left in calls)
+    record = Record("attention", 0, "self", "interface", "reference", Stacked(parts, (0, 0, 2), 6))
+    stepwise = Trace("tiny", [record], {"self": (make_axis(["word"] * 6),)})[0, 0]
+    one, other = scores_of(whole, None), scores_of(stepwise, None)
+    assert other.cells["key"].max() == 6
+    assert one.cells.to_dict("list").keys() == other.cells.to_dict("list").keys()
+    for name in one.cells:
+        assert other.cells[name].tolist() == pytest.approx(one.cells[name].tolist(), abs=1e-6)

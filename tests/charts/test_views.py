@@ -113,3 +113,13 @@ def test_nan_rows_do_not_break_a_chart():
     assert rows[0]["entropy"] is None
     charts.head_grid(trace).to_dict()
     charts.entropy(trace).to_dict()
+
+
+def test_entropy_of_a_long_text_is_drawn_in_blocks():
+    head = make_trace(["a"] * 4097, 1, 1, causal=True)[0, 0]
+    (rows,) = datasets(charts.entropy(head))
+    assert len(rows) == 2048
+    assert [rows[0]["start"], rows[-1]["stop"]] == [0, 4097]
+    for row in (rows[0], rows[1000], rows[-1]):
+        block = slice(int(row["start"]), int(row["stop"]))
+        assert row["entropy"] == pytest.approx(head.entropy[block].mean().item(), abs=1e-5)

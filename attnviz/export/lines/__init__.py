@@ -27,7 +27,8 @@ CELLS = 1 << 25
 def lines_page(trace: Trace, *, theme: str = "screen") -> str:
     """HTML of the page; makes no request, and token text in it is never markup.
 
-    Weights are kept in 8 bits on a root scale: right to within 0.002 + 0.4 % of the root of the weight.
+    Weights are kept in 8 bits on a root scale: the root is right to within 0.002. Weights below
+    zero (differential attention) are left out.
     Raises BudgetError for more than `CELLS` weights.
     """
     heads = [[trace[layer, number] for number in trace.record(layer).head_numbers] for layer in trace.layers]

@@ -1,0 +1,45 @@
+"""Arcs begin and end at the words they join."""
+
+import pytest
+
+from attnviz.charts import Arc, arcs
+
+WORDS = ("Ann", "met", "</script>", "she")
+
+
+def points(chart):
+    found = [row for data in chart.to_dict()["datasets"].values() for row in data if "arc" in row]
+    return [[row for row in found if row["arc"] == arc] for arc in sorted({row["arc"] for row in found})]
+
+
+def table(chart):
+    return next(data for data in chart.to_dict()["datasets"].values() if "label" in data[0])
+
+
+def test_an_arc_joins_the_middles_of_its_words_and_rises_on_its_side():
+    chart = arcs(WORDS, [Arc(3, 0, "she is Ann"), Arc(3, 1, "no", above=False, right=False)], {0: "1", 3: "1"})
+    words = table(chart)
+    for rows, stop, side in zip(points(chart), (0, 1), (1, -1), strict=True):
+        assert rows[0]["x"] == pytest.approx(words[3]["x"])
+        assert rows[-1]["x"] == pytest.approx(words[stop]["x"])
+        assert all(side * row["y"] > 0 for row in rows)
+    assert [row["group"] for row in words] == ["1", None, None, "1"]
+
+
+def test_words_do_not_touch():
+    rows = table(arcs(WORDS, [Arc(3, 0, "x")]))
+    assert all(one["right"] < other["left"] for one, other in zip(rows, rows[1:], strict=False))
+
+
+def test_a_text_without_arcs_is_drawn():
+    assert arcs(WORDS, []).to_dict()["width"] > 100
+
+
+def test_a_selection_is_made_among_words():
+    import altair as alt
+
+    chart = arcs(WORDS, [Arc(3, 0, "x")], {0: "1"}).add_params(alt.selection_point(name="pick", fields=["word"]))
+    (view,) = [param["views"] for param in chart.to_dict()["params"] if param["name"] == "pick"]
+    first = chart.to_dict()["layer"][0]
+    assert view == [first["name"]]
+    assert first["mark"]["type"] == "text"

@@ -1,0 +1,48 @@
+"""Differences are the second less the first."""
+
+import pandas as pd
+import pytest
+import torch
+from traces import make_trace
+
+from attnviz.charts import change_grid, difference
+from attnviz.charts.theme import THEMES
+from attnviz.errors import UsageError
+
+
+def cells(chart):
+    return next(data for data in chart.to_dict()["datasets"].values() if "difference" in data[0])
+
+
+def test_every_cell_is_the_second_less_the_first():
+    trace = make_trace()
+    one, other = trace[0, 0], trace[1, 2]
+    expected = (other.weights() - one.weights()).flatten().tolist()
+    assert [cell["difference"] for cell in cells(difference(one, other))] == pytest.approx(expected)
+
+
+def test_long_maps_are_compared_by_block_means():
+    trace = make_trace([f"w{n}" for n in range(130)], 1, 2)
+    one, other = trace[0, 0], trace[0, 1]
+    shown = torch.tensor([cell["difference"] for cell in cells(difference(one, other))]).reshape(64, 64)
+    expected = other.pooled((64, 64)) - one.pooled((64, 64))
+    assert torch.allclose(shown, expected)
+
+
+def test_zero_has_the_middle_colour():
+    scale = difference(*(make_trace()[0, head] for head in (0, 1))).to_dict()["encoding"]["color"]["scale"]
+    assert scale["domain"][1] == 0
+    assert scale["domain"][0] == -scale["domain"][2]
+    assert scale["range"] == [getattr(THEMES["screen"], name) for name in ("accent", "masked", "second")]
+
+
+def test_maps_of_different_sizes_are_refused():
+    one, other = make_trace()[0, 0], make_trace(("a", "b"))[0, 0]
+    with pytest.raises(UsageError, match=r"^maps of 5 x 5 and 2 x 2 cannot be subtracted: they must match$"):
+        difference(one, other)
+
+
+def test_grid_of_changes():
+    table = pd.DataFrame({"layer": [0, 0], "head": [0, 1], "change": [-2.0, 1.0]})
+    spec = change_grid(table, "change", "Change", theme="dark").to_dict()
+    assert spec["encoding"]["color"]["scale"]["domain"] == [-2.0, 0, 2.0]
