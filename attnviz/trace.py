@@ -34,10 +34,14 @@ AXES = {
     "encoder": ("encoder", "encoder"),
     "decoder": ("decoder", "decoder"),
     "cross": ("decoder", "encoder"),
-    "pool": ("probe", "self"),
+    "vision": ("vision", "vision"),
+    "audio": ("audio", "audio"),
+    "pool": ("probe", "pooled"),
 }
-"""For each kind of attention, whose labels stand on its rows and on its columns. "pool" is a head that sums a sequence
-up after the last layer; it is looked at through `trace.only("pool")`.
+"""For each kind of attention, whose labels stand on its rows and on its columns.
+
+"vision" and "audio" are the towers of a model that also reads text, "pool" is a head that sums a sequence up after the
+last layer: `trace[layer, head]` leaves them out, `trace.only("vision")` shows them.
 """
 
 
@@ -255,14 +259,23 @@ class Trace:
 
     @property
     def _layered(self) -> list[Record]:
-        """The records of the model's layers: all but pooling heads, unless there is nothing else."""
-        layers = [record for record in self._attending if record.kind != "pool"]
-        return layers or self._attending
+        """The records that `trace[layer, head]` looks into: no towers, no pooling heads, unless that is all."""
+        kinds = self._main_kinds
+        return [record for record in self._attending if record.kind in kinds]
+
+    @property
+    def _main_kinds(self) -> tuple[str, ...]:
+        for beside in (("vision", "audio", "pool"), ("pool",), ()):
+            kinds = tuple(kind for kind in self.kinds if kind not in beside)
+            if kinds:
+                return kinds
+        return ()
 
     def _one_kind(self) -> None:
-        kinds = [kind for kind in self.kinds if kind != "pool"]
+        kinds = self._main_kinds
         if len(kinds) > 1:
-            names = ", ".join(f"trace.{kind}" for kind in kinds)
+            named = ("encoder", "decoder", "cross")
+            names = ", ".join(f"trace.{kind}" if kind in named else f'trace.only("{kind}")' for kind in kinds)
             raise UsageError(f"this trace has several kinds of attention: choose one of {names}")
 
     def _no_head(self, record: Record, head: int) -> str:

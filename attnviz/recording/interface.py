@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnviz_kernels import Emit, Mask, View, attend, reference
+from attnviz_kernels import ArgumentError, Emit, Mask, View, attend, reference
 
 from ..errors import RecordingError
 from .active import listening
@@ -105,8 +105,11 @@ def attention(
     }
     dropped = dropout > 0 and module.training
     emit = merged([recorder.emit(module, query, key) for recorder in recorders])
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not dropped):
-        attended = attend(query, key, value, emit=emit, **maths)
+    try:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not dropped):
+            attended = attend(query, key, value, emit=emit, **maths)
+    except ArgumentError as error:
+        raise RecordingError(f"{type(module).__name__} attends in a way that is not known here: {error}") from error
     view = View(query, key, attended.logsumexp, **maths)
     notes = (BEFORE_DROPOUT,) if dropped else ()
     heard = Heard(view, placed, value, notes, attended.statistics, attended.weights)

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 WINDOWS = "attends inside windows cut from the image, so its rows and columns are not those of the image"
+SECOND = "belongs to a second stack of the same kind: record that part of the model on its own"
 BY_HAND = "computes attention by hand and does not return weights"
 _CROSS = re.compile(r"cross_?att|encoder_attn|EncDecAttention", re.IGNORECASE)
 _ATTENTION = re.compile(r"Attention(?!Output|Pool)|SelfAttn", re.IGNORECASE)
@@ -81,6 +82,9 @@ def survey(model: nn.Module) -> Survey:
         else:
             by_hand[name] = module
     found, linears = places(parts, attending), places(parts, linear)
+    for name in _second_stacks(found):
+        unknown[name] = SECOND
+        del found[name], attending[name]
     asked: dict[str, list[Place]] = {}
     for place in places(parts, by_hand).values():
         asked.setdefault(place.stack, []).append(place)
@@ -112,6 +116,11 @@ def is_differential(module: nn.Module | None) -> bool:
     """Whether a module subtracts the attention of half of its heads from that of the others (DiffLlama)."""
     # the subtraction is done on outputs, by a lambda of the module's own: nothing more general than its names tells
     return all(hasattr(module, name) for name in ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2", "lambda_init"))
+
+
+def takes_packed(module: nn.Module | None) -> bool:
+    """Whether a module cuts its tokens into sequences by their lengths and attends in each of them (Qwen2-VL)."""
+    return module is not None and "cu_seqlens" in inspect.signature(module.forward).parameters
 
 
 def uses_interface(kind: type[nn.Module]) -> bool:
@@ -174,7 +183,36 @@ def places(parts: dict[str, nn.Module], attending: dict[str, nn.Module]) -> dict
         layer = _layer(name[len(stack) :], module, counts.get((stack, kind), 0))
         counts[stack, kind] = layer + 1
         found[name] = Place(name, layer, kind, stack)
-    return found
+    return _towers(found, parts)
+
+
+def _towers(found: dict[str, Place], parts: dict[str, nn.Module]) -> dict[str, Place]:
+    """The places of a model of several stacks, with those that read images or sound named for it."""
+    own = {place.stack for place in found.values() if place.kind == "self"}
+    if len(own) < 2:
+        return found
+    kinds = {stack: _reads(stack, parts[stack]) for stack in own if stack in parts}
+    return {
+        name: replace(place, kind=kinds.get(place.stack, "self")) if place.kind == "self" else place
+        for name, place in found.items()
+    }
+
+
+def _reads(path: str, stack: nn.Module) -> str:
+    name = f"{path} {type(stack).__name__}".lower()
+    if re.search(r"text|language", name):
+        return "self"
+    if re.search(r"vision|visual|image|vit", name):
+        return "vision"
+    return "audio" if re.search(r"audio|speech|wav", name) else "self"
+
+
+def _second_stacks(found: dict[str, Place]) -> list[str]:
+    """The modules whose kind and layer another stack has already: they would hide one another."""
+    first: dict[str, str] = {}
+    for place in found.values():
+        first.setdefault(place.kind, place.stack)
+    return [name for name, place in found.items() if place.stack != first[place.kind]]
 
 
 def _kind(name: str, module: nn.Module, stack: Any, root: Any) -> str:

@@ -119,22 +119,25 @@ def keep(
                     recorder.add_weights(place, exact, branch, _notes(exact, place))
 
 
-def _branches(weights: Any) -> Iterator[Tensor]:
+def _branches(weights: Any) -> Iterator[Any]:
     """One tensor, or one for each of several streams."""
     yield from weights if isinstance(weights, tuple) else (weights,)
 
 
 def to_tokens(
-    weights: Tensor, index: int, place: Place, run: Run, given: dict[str, Any], banded: Any
+    weights: Any, index: int, place: Place, run: Run, given: dict[str, Any], banded: Any
 ) -> Tensor:
     """[B, H, M, N] with a row and a column for each token, or RecordingError.
 
     banded is the output of a model whose columns are those of a window around each token, else None.
     """
     rows, cols = run.counts[-1], run.starts[-1] + run.counts[-1]
+    if not isinstance(weights, Tensor) or weights.dim() != 4:
+        raise RecordingError(f"{place.name} does not return weights of queries and keys, [B, H, M, N]")
+    weights = weights.detach()
     if banded is not None and place.kind in ("self", "encoder"):
-        found = banded.get(_GLOBAL)
-        weights = banded_to_dense(weights, _everywhere(given), None if not found else found[index])
+        own_rows = banded.get(_GLOBAL)
+        weights = banded_to_dense(weights, _everywhere(given), None if not own_rows else own_rows[index])
     if place.kind != "cross":
         weights = without_padding(weights, rows, cols)
     right = rows == 0 or weights.shape[2:] == (rows, cols) or (place.kind == "cross" and weights.shape[2] == rows)
@@ -143,7 +146,8 @@ def to_tokens(
             f"{place.name} returned weights of {weights.shape[2]} x {weights.shape[3]} for {rows} x {cols} tokens:"
             " its columns are not tokens"
         )
-    return weights
+    exact: Tensor = weights
+    return exact
 
 
 def _everywhere(given: dict[str, Any]) -> Tensor | None:

@@ -140,10 +140,20 @@ def settle(trace: Trace, found: Survey) -> None:
     windows = [name for name, why in found.unknown.items() if why == WINDOWS]
     trace.records[:] = [record for record in trace.records if not any(inside(record.name, name) for name in windows)]
     trace.unrecorded += [name for name in windows if name not in trace.unrecorded]
+    trace.notes += [f"{name} was not recorded: it {found.unknown[name]}" for name in trace.unrecorded]
     if found.places and "cross" not in {place.kind for place in found.attending}:
-        trace.records[:] = [
-            replace(record, kind="pool") if record.kind == "cross" else record for record in trace.records
-        ]
+        _name_pooling(trace)
+
+
+def _name_pooling(trace: Trace) -> None:
+    heads = [record for record in trace.records if record.kind == "cross" and record.view is not None]
+    for head in heads:
+        trace.records[trace.records.index(head)] = replace(head, kind="pool")
+    for side in ("encoder", "decoder") if heads else ():
+        trace.axes.pop(side, None)
+    for axes in [trace.axes[side] for side in ("vision", "self") if heads and side in trace.axes]:
+        if heads[0].view is not None and len(axes[0].tokens) == heads[0].view.shape[3]:
+            trace.axes["pooled"] = axes
 
 
 def check(model: nn.Module, found: Survey, options: Options) -> None:
