@@ -1,15 +1,16 @@
 // The gradients of query, key and value: weights are recomputed from logsumexp, tile by tile. Compiled once for each
 // instruction set. Source: Dao, FlashAttention-2 (2023), arXiv 2307.08691, algorithm 2.
 //
-//     d value = weights.T g      change  = weights * (g value.T - delta) * slope      (slope: derivative of the soft cap)
-//     delta   = g . output       d query = scale * change key      d key = scale * change.T query
+//     g = d output               delta = g . output      slope = derivative of the soft cap
+//     d value = weights.T g      change = weights * (g value.T - delta) * slope
+//     d query = scale * change key                       d key = scale * change.T query
 #include "kernels.hpp"
 #include "weights.hpp"
 
 namespace attn::ISA {
 namespace {
 
-constexpr int64_t kKeys = 256;  // whose gradients stay at hand while one item goes through the queries
+constexpr int64_t kKeys = 512, kNear = 1 << 16;  // keys, and numbers of key and value, that fit the second cache
 
 // A tile of queries as the products need it; rows lie in blocks of L columns, see add_product().
 struct Side {
@@ -24,8 +25,14 @@ struct Piece {
     Buffers buffers;
     float *weights, *change;  // [T, L]
     float* ones;              // [L]
-    float *key, *value;       // gradients of kKeys keys, in blocks of L columns
+    int64_t keys;             // near_keys()
+    float *key, *value;       // their gradients, in blocks of L columns
 };
+
+// Keys whose gradients stay at hand while an item goes through the queries.
+int64_t near_keys(const Call& call) {
+    return greater(T, lesser(kKeys, kNear / (call.D + call.E) / T * T));
+}
 
 int64_t wide(int64_t width) { return pieces(width, L) * L; }
 
@@ -36,8 +43,9 @@ void fill(float* at, int64_t floats, float value) {
 int64_t row_tiles(const Call& call) { return pieces(call.M, L); }
 
 int64_t split_floats(const Call& call, const Backward&) {
-    return rows_floats(call) + buffer_floats(call) + T * call.E + 3 * T * L + 2 * L + (kKeys + L) * wide(call.D) +
-           (kKeys + 2 * L) * wide(call.E) + 16;
+    const int64_t keys = near_keys(call);
+    return rows_floats(call) + buffer_floats(call) + T * call.E + 3 * T * L + 2 * L + (keys + L) * wide(call.D) +
+           (keys + 2 * L) * wide(call.E) + 16;
 }
 
 void layout(const Call& call, Piece& p, float* memory) {
@@ -53,8 +61,9 @@ void layout(const Call& call, Piece& p, float* memory) {
     p.weights = take(memory, T * L);
     p.change = take(memory, T * L);
     p.ones = take(memory, L);
-    p.key = take(memory, wide(call.D) * kKeys);
-    p.value = take(memory, wide(call.E) * kKeys);
+    p.keys = near_keys(call);
+    p.key = take(memory, wide(call.D) * p.keys);
+    p.value = take(memory, wide(call.E) * p.keys);
     fill(p.ones, L, 1);
     fill(p.side.query, wide(call.D) * L, 0);  // what no column or lane fills must be no NaN
     fill(p.side.gradient, wide(call.E) * L, 0);
@@ -98,7 +107,7 @@ void change_span(const Call& call, const Piece& p, int64_t from, const Span& s) 
         }
 }
 
-// Adds what the keys [from, from + size) and the tile of queries give each other; key: where they lie in p.key, p.value.
+// Adds what keys [from, from + size) and the tile of queries give each other; `key`: their place in p.key and p.value.
 void add_tile(const Call& call, const Backward& out, Piece& p, int64_t from, int64_t size, int64_t key, float* query) {
     Span spans[kSpans];
     Side& side = p.side;
@@ -114,37 +123,37 @@ void add_tile(const Call& call, const Backward& out, Piece& p, int64_t from, int
         const int64_t lanes = lesser(s->vectors * W, q.count - lane);
         weigh_span(side.rows, from, *s, p.weights);
         if (out.value.data)
-            add_product(seen, p.weights + j * L + lane, lanes, side.gradient + lane * L, call.E, p.value + (key + j) * L,
-                        kKeys, p.ones);
+            add_product(seen, p.weights + j * L + lane, lanes, side.gradient + lane * L, call.E,
+                        p.value + (key + j) * L, p.keys, p.ones);
         if (!out.query.data && !out.key.data) continue;
         float* change = p.change + j * L + lane;
-        product<false>(s->vectors, seen, values + j * value_stride, value_stride, side.gradient_lanes + lane, call.E, change,
-                       nullptr);
+        product<false>(s->vectors, seen, values + j * value_stride, value_stride, side.gradient_lanes + lane, call.E,
+                       change, nullptr);
         change_span(call, p, from, *s);
         if (out.key.data)
-            add_product(seen, change, lanes, side.query + lane * L, call.D, p.key + (key + j) * L, kKeys, p.ones);
+            add_product(seen, change, lanes, side.query + lane * L, call.D, p.key + (key + j) * L, p.keys, p.ones);
         if (out.query.data)
             product<true>(s->vectors, call.D, keys + j * key_stride, key_stride, change, seen, query + lane, p.ones);
     }
 }
 
-// Writes rows [from, from + size) of the gradient of key or value.
+// Writes rows [from, from + size) of the gradient of key or value from their sums, in blocks [., keys, L].
 void put_keys(const Tensor& t, int64_t batch, int64_t group, int64_t from, int64_t size, int64_t width, float scale,
-              float* sums) {
+              int64_t keys, float* sums) {
     if (!t.data) return;
-    for (int64_t i = 0; i < kKeys * wide(width); ++i) sums[i] *= scale;
+    for (int64_t i = 0; i < keys * wide(width); ++i) sums[i] *= scale;
     for (int64_t e = 0; e < width; e += L)
         for (int64_t j = 0; j < size; ++j)
             write(const_cast<char*>(at(t, batch, group, from + j, e)), t.type, t.stride[3], lesser(L, width - e),
-                  sums + (e / L * kKeys + j) * L);
+                  sums + (e / L * keys + j) * L);
 }
 
 float* part(const Call& call, const Backward& out, int64_t head, int64_t tile, int64_t split) {
     return out.parts + ((head * row_tiles(call) + tile) * out.splits + split) * call.D * L;
 }
 
-// Items of kSplit: parts of the keys of each group, the first parts first, for under causality they take longest. Each has
-// the gradients of its keys to itself, and a part of its own for those of the queries.
+// Items of kSplit: parts of the keys of each group, the first parts first, for under causality they take longest. Each
+// has the gradients of its keys to itself, and a part of its own for those of the queries.
 int64_t split_items(const Call& call, const Backward& out) { return call.B * call.G * out.splits; }
 
 void split(const Call& call, const Backward& out, int64_t item, float* memory) {
@@ -155,10 +164,10 @@ void split(const Call& call, const Backward& out, int64_t item, float* memory) {
     const int64_t end = lesser(call.N, (own + 1) * tiles / out.splits * T);
     for (int64_t h = head; out.query.data && h < head + per_group; ++h)
         for (int64_t t = 0; t < row_tiles(call); ++t) fill(part(call, out, batch * call.H + h, t, own), call.D * L, 0);
-    for (int64_t begin = own * tiles / out.splits * T; begin < end; begin += kKeys) {
-        const int64_t to = lesser(end, begin + kKeys);
-        fill(p.key, kKeys * wide(call.D), 0);
-        fill(p.value, kKeys * wide(call.E), 0);
+    for (int64_t begin = own * tiles / out.splits * T; begin < end; begin += p.keys) {
+        const int64_t to = lesser(end, begin + p.keys);
+        fill(p.key, p.keys * wide(call.D), 0);
+        fill(p.value, p.keys * wide(call.E), 0);
         for (int64_t h = head; h < head + per_group; ++h)
             for (int64_t t = 0; t < row_tiles(call); ++t) {
                 if (!aim(call, batch, h, t * L, lesser(L, call.M - t * L), begin, to, p.side.rows)) continue;
@@ -167,8 +176,8 @@ void split(const Call& call, const Backward& out, int64_t item, float* memory) {
                 for (int64_t from = begin; from < to; from += T)
                     add_tile(call, out, p, from, lesser(T, to - from), from - begin, query);
             }
-        put_keys(out.key, batch, group, begin, to - begin, call.D, call.scale, p.key);
-        put_keys(out.value, batch, group, begin, to - begin, call.E, 1, p.value);
+        put_keys(out.key, batch, group, begin, to - begin, call.D, call.scale, p.keys, p.key);
+        put_keys(out.value, batch, group, begin, to - begin, call.E, 1, p.keys, p.value);
     }
 }
 

@@ -18,7 +18,8 @@ int threads_for(const Call& call, int threads) {
 }
 
 int64_t splits_for(const Call& call, int threads) {
-    const int64_t groups = call.B * call.G, wanted = threads > 1 ? (kItemsPerThread * threads + groups - 1) / groups : 1;
+    if (threads == 1) return 1;
+    const int64_t groups = call.B * call.G, wanted = (kItemsPerThread * threads + groups - 1) / groups;
     return std::max<int64_t>(1, std::min(wanted, call.N / kKeysPerSplit));
 }
 

@@ -21,7 +21,7 @@ void blank(float* tile, int64_t begin, int64_t end, int vector, int vectors) {
         for (int l = vector * W; l < (vector + vectors) * W; l += W) store(tile + j * L + l, set(0));
 }
 
-// Weights of keys [from, from + size), 0 where hidden, into weights [T, L]. False, and nothing written, when all are hidden.
+// Weights of keys [from, from + size), 0 where hidden, into weights [T, L]. False, and no change, if all are hidden.
 bool weigh(const Call& call, const Rows& rows, int64_t from, int64_t size, Buffers& buffers, float* weights) {
     Span spans[kSpans];
     const int count = score(call, rows.queries, from, size, buffers, weights, spans);
@@ -73,8 +73,8 @@ void tile(const Call& call, const View& view, int64_t item, float* memory) {
     }
 }
 
-// pool: items are some tiles of rows over all columns. Each leaves one row of blocks in view.bands for each block of rows
-// it meets; join makes means or maxima of the bands.
+// pool: items are some tiles of rows over all columns. Each tile leaves a row of blocks in view.bands for each block of
+// rows it meets; join makes means or maxima of the bands.
 
 // A tile of rows and its sums (or maxima) over one block of columns.
 struct Pooled {
@@ -130,7 +130,8 @@ void reduce_keys(const float* weights, int64_t keys, float* lanes) {
 template <bool Largest>
 void reduce(const Queries& q, const float* weights, int64_t keys, float* lanes) {
     int v = 0;
-    for (; v + kVectors <= q.vectors; v += kVectors) reduce_keys<kVectors, Largest>(weights + v * W, keys, lanes + v * W);
+    for (; v + kVectors <= q.vectors; v += kVectors)
+        reduce_keys<kVectors, Largest>(weights + v * W, keys, lanes + v * W);
     for (; v < q.vectors; ++v) reduce_keys<1, Largest>(weights + v * W, keys, lanes + v * W);
 }
 
@@ -191,8 +192,9 @@ void join(const Call& call, const View& view, int64_t item, float*) {
         const char* row = at(view.logsumexp, index / call.H, index % call.H, view.row_begin + i, 0);
         seeing += *reinterpret_cast<const float*>(row) != -INFINITY;
     }
+    const int64_t width = view.col_end - view.col_begin;
     for (int64_t c = 0; c < view.C; ++c) {
-        const int64_t width = view.col_end - view.col_begin, columns = edge(c + 1, width, view.C) - edge(c, width, view.C);
+        const int64_t columns = edge(c + 1, width, view.C) - edge(c, width, view.C);
         float total = 0;
         for (int64_t t = begin / L; t <= (end - 1) / L; ++t) {
             const float part = band(view, index, t, r)[c];
@@ -232,8 +234,8 @@ void push(const Call& call, const View& view, int64_t item, float* memory) {
         int64_t stride;
         const float* some = rows_of(vector, q, from, size, view.width, values, stride);
         for (int v = 0; v < q.vectors; v += kVectors)
-            product<true>(static_cast<int>(lesser(kVectors, q.vectors - v)), view.width, some, stride, weights + v * W, size,
-                          sum + v * W, ones);
+            product<true>(static_cast<int>(lesser(kVectors, q.vectors - v)), view.width, some, stride, weights + v * W,
+                          size, sum + v * W, ones);
     }
     transpose(sum, L, view.width, q.count, view.out + (index * call.M + row) * view.width, view.width);
 }

@@ -67,8 +67,8 @@ static void weigh_span(const Rows& rows, int64_t from, const Span& s, float* sco
             store(scores + j * L + l, exponential(sub(load(scores + j * L + l), load(rows.logsumexp + l))));
 }
 
-// c[r, e] += sum over lanes l < size of a[r, l] * b[l, e] for `rows` rows of a [., L] and `width` columns, which b and c
-// hold in blocks of L columns: b [blocks, L, L] and c [blocks, c_rows, L]. ones [L].
+// c[r, e] += sum over lanes l < size of a[r, l] * b[l, e] for `rows` rows of a [., L] and `width` columns, which b and
+// c hold in blocks of L columns: b [blocks, L, L] and c [blocks, c_rows, L]. ones [L].
 static void add_product(int64_t rows, const float* a, int64_t size, const float* b, int64_t width, float* c,
                         int64_t c_rows, const float* ones) {
     for (int64_t e = 0; e < width; e += kVectors * W) {
