@@ -44,9 +44,15 @@ def read(path: str | Path, format: str | None = None) -> list[Document]:
         return [found for file in files for found in read(file, format)]
     if not path.is_file():
         raise DataError(f"{path} does not exist: give a file or a folder of files")
+    return parse(path.read_bytes(), path, format)
+
+
+def parse(content: bytes, path: str | Path, format: str | None = None) -> list[Document]:
+    """The documents in the content of a file, whose ending says its format unless given; raises as `read` does."""
+    path = Path(path)
     kind = _kind(path, format, strict=True)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text (byte {error.start}): convert it first") from None
     readers = {"brackets": _brackets_file, "conll": conll, "conllu": conllu, "gap": gap, "jsonlines": jsonlines}

@@ -4,6 +4,7 @@ Every function takes theme= ("screen", "paper", "dark", or None for a chart to p
 pixels of the whole figure. `attnviz.export` writes them to files.
 """
 
+from .arcs import Arc, arcs
 from .difference import change_grid, difference
 from .entropy import entropy
 from .grid import head_grid
@@ -14,6 +15,8 @@ from .scaling import scaling
 from .thumbnails import thumbnails
 
 __all__ = [
+    "Arc",
+    "arcs",
     "change_grid",
     "difference",
     "entropy",

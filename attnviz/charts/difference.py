@@ -125,7 +125,7 @@ def _scale(top: float, theme: str | None) -> alt.Scale:
 
     look: Theme = theme_named(theme or "screen")
     top = top or 1.0
-    return alt.Scale(domain=[-top, 0, top], range=[look.accent, look.masked, look.second])
+    return alt.Scale(domain=[-top, 0, top], range=[look.accent, look.masked, look.second], interpolate="rgb")
 
 
 def _place(head: Head) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -11,6 +12,7 @@ from .. import charts
 from ..analysis.ablation import HOW, Effect
 from ..analysis.cases import Case, case, next_tokens, predicts
 from ..analysis.flow import rollout
+from ..analysis.heads import is_punctuation
 from . import causing, figures, lines
 from .causing import HEAD, HEADS, LIMITS, RELEVANCE, ROLLOUT, SLOW, Scores
 from .controls import position, switch
@@ -21,6 +23,9 @@ from .safe import plain
 from .selection import select_head, select_token
 from .sidebar import Look
 from .strip import strip
+
+if TYPE_CHECKING:
+    from ..tokens import Token
 
 SECOND = "She put her money into the bank."
 """The text encoders compare with when none was chosen."""
@@ -54,10 +59,11 @@ def _target(tokenizer: Any, offered: list[tuple[int, float]]) -> str:
     """A next token: one of the likeliest, or one that is typed in."""
     words = {lines.visible(tokenizer.decode([index])): share for index, share in offered}
     likely = ", ".join(f"{word} {share:.0%}" for word, share in list(words.items())[:5])
-    chosen: str = st.selectbox(
-        "Next token to explain", list(words), key="target", accept_new_options=True, bind="query-params"
-    )
-    st.text(f"likeliest: {likely}")
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        chosen: str = st.selectbox(
+            "Next token to explain", list(words), key="target", accept_new_options=True, bind="query-params", width=260
+        )
+        st.text(f"likeliest: {likely}")
     return lines.hidden(chosen)
 
 
@@ -87,10 +93,16 @@ def _measured(look: Look, method: str, question: dict[str, str], found: Case) ->
 
 def _token(look: Look) -> int:
     """The token whose top state is explained, at first the last word."""
-    tokens = look.trace.tokens
     if "token" not in st.session_state and "token" not in st.query_params:
-        select_token(max((place for place, token in enumerate(tokens) if not token.special), default=0))
-    return position("Token", len(tokens), "token")
+        select_token(last_word(look.trace.tokens))
+    with st.container(width=200):
+        return position("Token", len(look.trace.tokens), "token")
+
+
+def last_word(tokens: Sequence[Token]) -> int:
+    """The position of the last token that is neither special nor punctuation, 0 where there is none."""
+    words = [place for place, token in enumerate(tokens) if not token.special and not is_punctuation(token)]
+    return max(words, default=0)
 
 
 def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
@@ -103,7 +115,7 @@ def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
         elif found.remark:
             st.text(found.remark)
         figures.show(chart(theme=figures.theme()))
-        offer(Result(asked.name, chart, table, *lines.causes(look, asked)))
+        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked)))
     with right:
         if asked.method in (ROLLOUT, RELEVANCE):
             label = "Tokens shaded by score"
@@ -119,7 +131,9 @@ def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
         st.metric("Change", f"{effect.change:+.4f}", width="content")
     chart = partial(charts.heatmap, look.head, width=420)
     figures.show(chart(theme=figures.theme()))
-    offer(Result(asked.name, chart, causing.effect_table(look.head, effect), *lines.causes(look, asked)))
+    offer(
+        Result(asked.name, chart, causing.effect_table(look.head, effect), *lines.causes(look.wanted, look.head, asked))
+    )
 
 
 def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
@@ -130,6 +144,6 @@ def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
         st.text(f"{found.about}: {table['before'].iloc[0]:.4f} with all heads")
         grid = figures.framed(chart(theme=figures.theme()), look.head)
         figures.clickable(grid, "grid", select_head, ("layer", "head"))
-        offer(Result(asked.name, chart, table, *lines.causes(look, asked)))
+        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked)))
     with right:
         listed(table, "changes")

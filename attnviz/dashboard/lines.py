@@ -10,7 +10,7 @@ from .causing import HEAD, HEADS, INTEGRATED, RELEVANCE, ROLLOUT
 from .runs import Wanted
 
 if TYPE_CHECKING:
-    from .sidebar import Look
+    from ..trace import Head
 
 
 FLAGS = {"target": "target", "second": "with"}
@@ -54,14 +54,13 @@ class Asked:
         return f"causes-{self.method.lower().replace(' ', '-')}"
 
 
-def causes(look: Look, asked: Asked) -> tuple[str, str]:
+def causes(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str]:
     """Python and command line of one way to look for causes; "" where no command does the same."""
-    wanted = look.wanted
     if asked.method == ROLLOUT:
         text = [] if wanted.saved else [wanted.text]
         python = ("from attnviz.analysis.flow import rollout", "", recorded(wanted), f"rollout(trace, {asked.token})")
         return "\n".join(("import attnviz", *python)), command("rollout", wanted.model, *text, f"--token={asked.token}")
-    module, names, body, words = _measured(look, asked)
+    module, names, body, words = _measured(head, asked)
     question = ", ".join(f"{name}={value!r}" for name, value in asked.question.items())
     python = (
         "import attnviz",
@@ -76,7 +75,7 @@ def causes(look: Look, asked: Asked) -> tuple[str, str]:
     return "\n".join(python), command(words[0], wanted.model, wanted.text, *flags, *words[1:]) if words else ""
 
 
-def _measured(look: Look, asked: Asked) -> tuple[str, str, str, tuple[str, ...]]:
+def _measured(head: Head, asked: Asked) -> tuple[str, str, str, tuple[str, ...]]:
     """Module, name, last line of Python, and the words of the command."""
     given = "found.inputs, found.measure"
     how = "" if asked.how == "zero" else f', how="{asked.how}"'
@@ -84,13 +83,13 @@ def _measured(look: Look, asked: Asked) -> tuple[str, str, str, tuple[str, ...]]
         body = "one = alone(found)\npassed = gradients(model, one.inputs, one.measure, tokenizer=tokenizer)"
         return "gradients", "gradients", f"{body}\npassed.relevance({asked.token})", ()
     if asked.method == HEAD:
-        place = f"({look.head.layer}, {look.head.head})"
+        place = f"({head.layer}, {head.head})"
         body = f"ablate(model, found.inputs, [{place}], found.measure{how})"
         return (
             "ablation",
             "ablate",
             body,
-            ("ablate", f"--heads={look.head.layer}.{look.head.head}", f"--how={asked.how}"),
+            ("ablate", f"--heads={head.layer}.{head.head}", f"--how={asked.how}"),
         )
     if asked.method == HEADS:
         return "ablation", "ablate_each", f"ablate_each(model, {given}{how})", ("ablate", f"--how={asked.how}")

@@ -10,6 +10,7 @@ import streamlit as st
 
 from . import runs
 from .runs import Wanted
+from .safe import plain
 from .waiting import obtain
 
 
@@ -27,9 +28,12 @@ def wait_for_click(label: str, key: Hashable, note: str) -> None:
     asked = st.session_state.get("asked")
     if runs.traces().get(key) is not None or asked == key:
         return
-    st.caption(note)
-    if not st.button(label, type="primary"):
-        st.stop()
+    place = st.empty()
+    with place.container():
+        st.info(plain(note), icon=":material/hourglass_empty:")
+        if not st.button(label, type="primary"):
+            st.stop()
+    place.empty()
     st.session_state["asked"] = key
 
 

@@ -10,6 +10,8 @@ import streamlit as st
 
 from ..errors import AttnvizError
 from .causes import draw as causes
+from .coreference import draw as coreference
+from .dependencies import draw as dependencies
 from .entropy import draw as entropy
 from .heads import draw as heads
 from .map import draw as attention_map
@@ -26,6 +28,8 @@ PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
     "map": ("Map", attention_map),
     "entropy": ("Entropy", entropy),
     "causes": ("Causes", causes),
+    "coreference": ("Coreference", coreference),
+    "dependencies": ("Dependencies", dependencies),
     "walkthrough": ("Walkthrough", walkthrough),
 }
 """By the name in the address: title and function."""

@@ -43,3 +43,10 @@ def test_a_selection_is_made_among_words():
     first = chart.to_dict()["layer"][0]
     assert view == [first["name"]]
     assert first["mark"]["type"] == "text"
+
+
+def test_arcs_can_be_drawn():
+    import vl_convert
+
+    svg = vl_convert.vegalite_to_svg(arcs(WORDS, [Arc(3, 0, "x")], {0: "1"}).to_dict(), allowed_base_urls=[])
+    assert "&lt;/script&gt;" in svg

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-import torch
 from dashboard import browsing
 from dashboard.models import TEXT, write_models
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 from traces import make_trace
 
+from attnviz import load_model
 from attnviz.dashboard import runs
 from attnviz.dashboard import settings as settings_module
 
@@ -25,8 +25,21 @@ def _fresh_server(monkeypatch):
         monkeypatch.delenv(f"ATTNVIZ_{name}", raising=False)
 
 
+class Words:
+    """A tokenizer that counts a text's words, and otherwise does as the real one."""
+
+    def __init__(self, real):
+        self.real = real
+
+    def __call__(self, text, verbose=True, **options):
+        return self.real(text, **options) if options else {"input_ids": text.split()}
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+
 @pytest.fixture
-def recorded(monkeypatch):
+def recorded(monkeypatch, model_folder):
     """Every text is recorded as a random trace of its words; the list says which texts were."""
     done = []
 
@@ -36,10 +49,8 @@ def recorded(monkeypatch):
         trace.model = wanted.model
         return trace
 
-    def tokenizer(text, verbose=True):
-        return {"input_ids": text.split()}
-
-    monkeypatch.setattr(runs, "load", lambda model, job: (torch.nn.Identity(), tokenizer))
+    model, tokenizer = load_model(model_folder / "bert")
+    monkeypatch.setattr(runs, "load", lambda name, job: (model, Words(tokenizer)))
     monkeypatch.setattr(runs, "record", record)
     return done
 

@@ -14,7 +14,6 @@ from attnviz.dashboard import causing, lines
 from attnviz.dashboard.causing import LIMITS
 from attnviz.dashboard.lines import Asked
 from attnviz.dashboard.runs import Wanted
-from attnviz.dashboard.sidebar import Look
 from attnviz.errors import UsageError
 
 SECOND = "the cat ."
@@ -32,7 +31,7 @@ def test_rollout_needs_no_model(visit):
 
 
 def test_the_last_word_is_looked_at_first(visit):
-    assert visit("causes", text="The bank of the river").number_input(key="token").value == 4
+    assert visit("causes", text="The bank of the river .").number_input(key="token").value == 4
 
 
 def test_relevance_of_a_decoder_is_that_of_the_library(real, model_folder):
@@ -90,17 +89,15 @@ def test_a_saved_trace_has_no_model_to_run(visit, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("method", ["Relevance", "This head", "Every head", "Each token"])
 def test_the_lines_run(model_folder, method):
-    look = looked(str(model_folder / "bert"), TEXT)
-    python, _ = lines.causes(look, Asked(method, 3, "mean", {"second": SECOND}))
+    wanted = Wanted(str(model_folder / "bert"), TEXT)
+    python, _ = lines.causes(wanted, make_trace()[1, 2], Asked(method, 3, "mean", {"second": SECOND}))
     exec(python, {})
 
 
-def looked(model, text):
-    return Look(Wanted(model, text), None, make_trace()[1, 2])
-
-
 def test_the_command_of_one_head():
-    _, command = lines.causes(looked("smollm2", "a b"), Asked("This head", 0, "zero", {"target": " x"}))
+    _, command = lines.causes(
+        Wanted("smollm2", "a b"), make_trace()[1, 2], Asked("This head", 0, "zero", {"target": " x"})
+    )
     assert command == "attnviz ablate smollm2 'a b' '--target= x' --heads=1.2 --how=zero"
 
 

@@ -1,0 +1,117 @@
+"""Coreference: which heads look from a mention to what it refers to, beside what simple rules find."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from .. import charts
+from ..analysis.antecedents import CANDIDATES, Query
+from ..analysis.windows import Window
+from . import annotated, figures
+from .controls import choose
+from .given import given, one_of
+from .lines import command
+from .network import computed, network
+from .results import Result, listed, offer
+from .selection import select_head
+from .sidebar import Look
+
+EXAMPLE = "[Alice]1 met [the doctor]2 because [she]1 felt ill . [He]2 told [her]1 to rest ."
+ENDINGS = (".txt", ".conll", ".conllu", ".tsv", ".jsonl")
+NOTE = (
+    "Brackets mark mentions, the number behind them says which belong together. The text on the left is not used here."
+)
+LIMIT = "A head that scores well puts its weight there; that the model uses what it finds is a question for ablation."
+
+
+def draw(look: Look) -> None:
+    """The page."""
+    st.caption(NOTE)
+    documents = given("marked", EXAMPLE, annotated.typed_brackets, ENDINGS, height=80)
+    kind = choose("A head may choose", CANDIDATES, "candidates", words=lambda name: f"any {name}", width=320)
+    model, tokenizer = network(look.wanted)
+    found = computed((look.wanted.model, documents), partial(annotated.score, documents, model, tokenizer))
+    document = one_of(documents)
+    key = (look.wanted.model, document, "window")
+    window = computed(key, partial(annotated.first_window, document, model, tokenizer), 1 << 22)
+    asked = annotated.asked(window)
+    if asked:
+        _text(look, window, asked, kind)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        _grid(look, found, kind)
+    with right:
+        _rules(found, kind)
+    left, right = st.columns([3, 2], gap="large")
+    if asked:
+        with left:
+            _mention(window, asked, kind)
+    with right:
+        st.subheader(f"Layer {look.head.layer}, head {look.head.head} in parts", anchor=False)
+        st.dataframe(found.split(look.head.layer, look.head.head, kind).round(3), hide_index=True)
+
+
+def _text(look: Look, window: Window, asked: list[Query], kind: str) -> None:
+    """The text with arcs; a click on a word chooses its mention."""
+    layer, head = look.head.layer, look.head.head
+    answers = [annotated.answer_of(window, query, kind, layer, head) for query in asked]
+    drawn = annotated.coreference_arcs(window, asked, answers)
+    marks, words = annotated.mention_marks(window.document), window.document.words
+    title = f"Above: antecedents. Below: what layer {layer}, head {head} answers"
+
+    def pick(point: dict[str, Any]) -> None:
+        names = [name(window, query) for query in asked if query.word == int(point["word"])]
+        if names:
+            st.session_state["mention"] = names[0]
+
+    chart = charts.arcs(words, drawn, marks, title, theme=figures.theme())
+    figures.clickable(chart, "words", pick, ("word",))
+
+
+def name(window: Window, query: Query) -> str:
+    """A mention by the position of its head word."""
+    return f"{query.word} {window.document.words[query.word]}"
+
+
+def _mention(window: Window, asked: list[Query], kind: str) -> None:
+    names = [name(window, query) for query in asked]
+    query = asked[names.index(choose("Mention", names, "mention"))]
+    words = ", ".join(window.document.words[word] for word in query.gold)
+    table = annotated.pointing(window, query, kind)
+    st.text(f"{int(table['right'].sum())} of {len(table)} heads answer with an antecedent ({words})")
+    listed(table.drop(columns="word"), "pointing")
+
+
+def _grid(look: Look, found: Any, kind: str) -> None:
+    table = found.table(kind)
+    title = f"Share of {table['n'].iloc[0]} mentions whose antecedent a head finds, among any {kind}"
+    chart = partial(charts.score_grid, table, "accuracy", title, width=560)
+    grid = figures.framed(chart(theme=figures.theme()), look.head)
+    figures.clickable(grid, "grid", select_head, ("layer", "head"))
+    st.caption(LIMIT)
+    line = command("coref", look.wanted.model, "texts.txt", f"--candidates={kind}")
+    offer(Result("coreference", chart, table, python(look.wanted.model, kind), line))
+
+
+def _rules(found: Any, kind: str) -> None:
+    st.subheader("Best heads", anchor=False)
+    listed(found.table(kind).head(5), "best")
+    st.subheader("Rules over the same candidates", anchor=False)
+    st.dataframe(found.baselines(kind).round(3), hide_index=True)
+
+
+def python(model: str, kind: str) -> str:
+    """The lines that give the table, from a file of the same texts."""
+    return "\n".join(
+        (
+            "import attnviz",
+            "from attnviz.analysis.coreference import coreference",
+            "from attnviz.analysis.readers import read",
+            "",
+            f"model, tokenizer = attnviz.load_model({model!r})",
+            f'coreference(read("texts.txt"), model, tokenizer).table({kind!r})',
+        )
+    )

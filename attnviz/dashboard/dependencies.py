@@ -1,0 +1,124 @@
+"""Dependencies: which heads look from a word to its syntactic head, relation by relation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from .. import charts
+from ..analysis.dependencies import DIRECTIONS, Dependencies
+from ..analysis.documents import Document
+from ..errors import DataError
+from . import annotated, figures
+from .controls import choose, switch
+from .given import given
+from .lines import command
+from .network import computed, network
+from .results import Result, listed, offer
+from .selection import select_head
+from .sidebar import Look
+
+EXAMPLE = """\
+1  The    the    DET    _  _  2  det    _  _
+2  cat    cat    NOUN   _  _  3  nsubj  _  _
+3  chased chase  VERB   _  _  0  root   _  _
+4  a      a      DET    _  _  5  det    _  _
+5  mouse  mouse  NOUN   _  _  3  obj    _  _
+
+1  She    she    PRON   _  _  2  nsubj  _  _
+2  saw    see    VERB   _  _  0  root   _  _
+3  the    the    DET    _  _  5  det    _  _
+4  old    old    ADJ    _  _  5  amod   _  _
+5  house  house  NOUN   _  _  2  obj    _  _
+"""
+NOTE = (
+    "CoNLL-U: one word a line in ten columns; the seventh is the word's head, the eighth the relation. In this box"
+    " spaces may stand for tabs. The text on the left is not used here."
+)
+LIMIT = "A high score means that positions agree; the best fixed offset beside it shows how much of that is word order."
+FEW = 20
+"""Relations with fewer arcs are left out of the table of larger files."""
+
+
+def draw(look: Look) -> None:
+    """The page."""
+    st.caption(NOTE)
+    documents = given("conllu", EXAMPLE, annotated.typed_conllu, (".conllu",), height=150)
+    model, tokenizer = network(look.wanted)
+    found = computed((look.wanted.model, documents), partial(annotated.score_arcs, documents, model, tokenizer))
+    direction = switch("Direction", DIRECTIONS, "direction", label_visibility="collapsed")
+    _sentence(look, documents, model, tokenizer, direction)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        _grid(look, found, direction)
+    with right:
+        _relations(found)
+
+
+def sentences(documents: tuple[Document, ...]) -> list[Document]:
+    """Every sentence of more than one word as a document of its own."""
+    parts = [document.part(*span) for document in documents for span in document.sentences]
+    return [part for part in parts if len(part.words) > 1]
+
+
+def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer: Any, direction: str) -> None:
+    parts = sentences(documents)
+    names = [f"{place} {' '.join(part.words[:8])}" for place, part in enumerate(parts, 1)]
+    part = parts[names.index(choose("Sentence", names, "sentence"))]
+    if part.heads is None:
+        raise DataError(f"{part.name} has no syntactic heads and relations: give a CoNLL-U file")
+    key = (look.wanted.model, part, "window")
+    window = computed(key, partial(annotated.first_window, part, model, tokenizer), 1 << 22)
+    layer, head = look.head.layer, look.head.head
+    drawn = annotated.dependency_arcs(window, layer, head, direction)
+    title = f"Above: the annotation. Below: what layer {layer}, head {head} answers, {direction}"
+    figures.show(charts.arcs(window.document.words, drawn, title=title, theme=figures.theme()))
+
+
+def scores(found: Dependencies, relation: str, direction: str) -> Any:
+    """One row per head, best first."""
+    import pandas as pd
+
+    accuracy = found.accuracy(relation, direction)
+    rows = [(layer, head, value) for (layer, head), value in zip(found.heads, accuracy.tolist(), strict=True)]
+    table = pd.DataFrame(rows, columns=["layer", "head", "accuracy"])
+    return table.sort_values("accuracy", ascending=False, kind="stable", ignore_index=True)
+
+
+def _grid(look: Look, found: Dependencies, direction: str) -> None:
+    relation = choose("Relation", found.relations(1), "relation", width=320)
+    table = scores(found, relation, direction)
+    title = f"Share of {relation} arcs a head finds, {direction}"
+    chart = partial(charts.score_grid, table, "accuracy", title, width=560)
+    grid = figures.framed(chart(theme=figures.theme()), look.head)
+    figures.clickable(grid, "grid", select_head, ("layer", "head"))
+    st.caption(LIMIT)
+    code = python(look.wanted.model, relation, direction)
+    offer(Result("dependencies", chart, table, code, command("deps", look.wanted.model, "sentences.conllu")))
+    listed(table.head(8), "best")
+
+
+def _relations(found: Dependencies) -> None:
+    st.subheader("Best head of each relation", anchor=False)
+    if found.arcs["sentence"].nunique() < 2:
+        st.text("A head is chosen on one half of the sentences and scored on the other: this needs two sentences.")
+        return
+    st.caption("Chosen on one half of the sentences, scored on the other, both ways.")
+    listed(found.table(FEW if len(found.arcs) > 10 * FEW else 1), "relations")
+
+
+def python(model: str, relation: str, direction: str) -> str:
+    """The lines that give the table, from a file of the same sentences."""
+    return "\n".join(
+        (
+            "import attnviz",
+            "from attnviz.analysis.dependencies import dependencies",
+            "from attnviz.analysis.readers import read",
+            "",
+            f"model, tokenizer = attnviz.load_model({model!r})",
+            'found = dependencies(read("sentences.conllu"), model, tokenizer)',
+            f"found.accuracy({relation!r}, {direction!r})",
+        )
+    )
