@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from .spec import Attended, Call, Emit, Gradients, Statistics, View
-from .triton_tiles import SIZES
-
-
-def interpreting() -> bool:
-    """Do kernels run in Triton's interpreter, on CPU tensors? Decided when triton is imported."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
+from .triton_tiles import SIZES, interpreting
 
 
 def unavailable() -> str | None:
@@ -39,8 +31,6 @@ def refuses(call: Call | View) -> str | None:
     size = max(call.query.shape[3], call.value.shape[3] if isinstance(call, Call) else 0)
     if size > SIZES[-1]:
         return f"it serves head sizes up to {SIZES[-1]}, got {size}"
-    if call.scale < 0:
-        return f"it serves scales from 0 up, got {call.scale}"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
         return f"it needs compute capability 8.0 or more, {torch.cuda.get_device_name(device)} has less"
     return None
@@ -48,50 +38,62 @@ def refuses(call: Call | View) -> str | None:
 
 def attend(call: Call, emit: Emit) -> Attended:
     """One pass for output, logsumexp and statistics; pooled maps and weights from a second one."""
-    return _launch().attend(call, emit)
+    from . import triton_launch
+
+    return triton_launch.attend(call, emit)
 
 
 def backward(
     call: Call, output: Tensor, logsumexp: Tensor, output_gradient: Tensor, needs: tuple[bool, ...]
 ) -> Gradients:
     """The gradients that `needs` asks for: of query, key, value, bias, sinks."""
-    return _launch().backward(call, output, logsumexp, output_gradient, needs)
+    from . import triton_launch
+
+    return triton_launch.backward(call, output, logsumexp, output_gradient, needs)
 
 
 def statistics(view: View) -> Statistics:
     """Every row's statistics, after the fact: the forward pass again, without values."""
-    return _launch().statistics(view)
+    from . import triton_launch
+
+    return triton_launch.statistics(view)
 
 
 def tile(view: View, rows: slice, cols: slice) -> Tensor:
     """weights[..., rows, cols], [B, H, rows, cols]."""
-    return _launch().tile(view, rows, cols, None)
+    from . import triton_launch
+
+    return triton_launch.tile(view, rows, cols, None)
 
 
 def pool(view: View, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:
     """[B, H, R, C] block means or maxima of weights[..., rows, cols]."""
-    return _launch().pool(view, shape, rows, cols, reduce)
+    from . import triton_launch
+
+    return triton_launch.pool(view, shape, rows, cols, reduce)
 
 
 def received(view: View) -> Tensor:
     """[B, H, N]: the sum of each column, over all queries."""
-    return _launch().pull(view, None)[..., 0]
+    from . import triton_launch
+
+    return triton_launch.pull(view, None)[..., 0]
 
 
 def push(view: View, vector: Tensor) -> Tensor:
     """weights @ vector, [B, H, M, E]."""
-    return _launch().push(view, vector)
+    from . import triton_launch
+
+    return triton_launch.push(view, vector)
 
 
 def pull(view: View, vector: Tensor) -> Tensor:
     """weights.T @ vector, [B, H, N, E]."""
-    return _launch().pull(view, vector)
+    from . import triton_launch
+
+    return triton_launch.pull(view, vector)
 
 
 @cache
 def _installed() -> bool:
     return find_spec("triton") is not None
-
-
-def _launch() -> ModuleType:
-    return import_module(".triton_launch", __package__)

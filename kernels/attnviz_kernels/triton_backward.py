@@ -1,16 +1,31 @@
 """Gradients in tiles: weights are recomputed from logsumexp, so nothing of size M x N is kept (Dao 2023, section 3)."""
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803, N806  (what is fixed when a kernel is compiled has a name in capitals)
+
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from .triton_masks import head_index, head_of, key_phases, levels, load_tile, row_phases, scored, store_tile, tanh
+from .triton_masks import (
+    add_dot,
+    dot,
+    head_index,
+    head_of,
+    key_phases,
+    levels,
+    load_tile,
+    row_phases,
+    scored,
+    store_tile,
+    tanh,
+)
 
 
 @triton.jit
 def delta_kernel(output, gradients, delta, heads, rows, T: tl.constexpr):
-    # delta[i] = sum over e of output[i, e] gradient[i, e], which equals sum over j of weight(i, j) d loss/d weight(i, j)
+    """delta[i] = sum over e of output[i, e] gradient[i, e] = sum over j of weight(i, j) d loss/d weight(i, j)."""
     tiles = tl.cdiv(rows, T.BLOCK_M)
     program = tl.program_id(0)
     flat = (program // tiles).to(tl.int64)
@@ -31,26 +46,6 @@ def _through_cap(slope, product, rules):
 
 
 @triton.jit
-def _sweep_rows(state, fixed, rules, begin, end, BOUNDARY: tl.constexpr, T: tl.constexpr):
-    key_gradient, value_gradient = state
-    key, value, queries, gradients, logsumexp, delta, j, batch, head, flat = fixed
-    for start in tl.range(begin, end, T.BLOCK_M):
-        start = tl.multiple_of(start, T.BLOCK_M)
-        i = start + tl.arange(0, T.BLOCK_M)
-        query = load_tile(queries, i, rules.rows, T.D, T.BLOCK_D, BOUNDARY)
-        gradient = load_tile(gradients, i, rules.rows, T.E, T.BLOCK_E, BOUNDARY)
-        product = tl.dot(key, tl.trans(query), input_precision="ieee")
-        score = scored(product, i[None, :], j[:, None], batch, head, rules, BOUNDARY)
-        weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[None, :])
-        value_gradient = tl.dot(weight.to(gradient.dtype), gradient, value_gradient, input_precision="ieee")
-        weight_gradient = tl.dot(value, tl.trans(gradient), input_precision="ieee")
-        shift = tl.load(delta + flat * rules.rows + i, mask=i < rules.rows, other=0.0)
-        slope = _through_cap(weight * (weight_gradient - shift[None, :]), product, rules)
-        key_gradient = tl.dot(slope.to(query.dtype), query, key_gradient, input_precision="ieee")
-    return key_gradient, value_gradient
-
-
-@triton.jit
 def key_value_kernel(
     queries,
     keys,
@@ -65,10 +60,14 @@ def key_value_kernel(
     groups,
     T: tl.constexpr,
 ):
-    # d loss/d value[j] = sum over i of weight(i, j) gradient[i]
-    # d loss/d key[j] = scale * sum over i of d loss/d score(i, j) query[i]
-    # One program per tile of keys of one key head: it runs over the query heads that share it, so nothing is added
-    # by two programs and grouped keys are never repeated.
+    """d loss/d value[j] = sum over i of weight(i, j) gradient[i], and likewise of the key.
+
+    d loss/d key[j] = scale * sum over i of d loss/d score(i, j) query[i]
+    d loss/d score(i, j) = weight(i, j) (gradient[i] . value[j] - delta[i])
+
+    One program per tile of keys of one key head: it runs over the query heads that share it, so nothing is added
+    by two programs and grouped keys are never repeated.
+    """
     tiles = tl.cdiv(rules.cols, T.BLOCK_N)
     program = tl.program_id(0)
     batch, group = (program // tiles).to(tl.int64) // groups, (program // tiles).to(tl.int64) % groups
@@ -78,19 +77,26 @@ def key_value_kernel(
     value = load_tile(head_of(values, batch, group), j, rules.cols, T.E, T.BLOCK_E, True)
     key_gradient = tl.zeros([T.BLOCK_N, T.BLOCK_D], tl.float32)
     value_gradient = tl.zeros([T.BLOCK_N, T.BLOCK_E], tl.float32)
-    a, b, c, d = row_phases(start, rules, T.BLOCK_N, T.BLOCK_M)
+    a, _, _, d = row_phases(start, rules, T.BLOCK_N, T.BLOCK_M)
+    steps = tl.cdiv(d - a, T.BLOCK_M)
     members = heads // groups
-    for member in tl.range(0, members):
-        head = group * members + member
+    BAND: tl.constexpr = (rules.left is not None) or (rules.right is not None) or (rules.chunk is not None)
+    # one loop over heads and tiles, with the interval test in all of it: more loops would need more registers than
+    # there are
+    for step in tl.range(0, members * steps):
+        head = group * members + step // steps
         flat = batch * heads + head
-        query, gradient = head_of(queries, batch, head), head_of(gradients, batch, head)
-        fixed = (key, value, query, gradient, logsumexp, delta, j, batch, head, flat)
-        state = (key_gradient, value_gradient)
-        if rules.right is not None or rules.chunk is not None:
-            state = _sweep_rows(state, fixed, rules, a, b, True, T)
-        state = _sweep_rows(state, fixed, rules, b, c, False, T)
-        state = _sweep_rows(state, fixed, rules, c, d, True, T)
-        key_gradient, value_gradient = state
+        i = a + step % steps * T.BLOCK_M + tl.arange(0, T.BLOCK_M)
+        query = load_tile(head_of(queries, batch, head), i, rules.rows, T.D, T.BLOCK_D, True)
+        gradient = load_tile(head_of(gradients, batch, head), i, rules.rows, T.E, T.BLOCK_E, True)
+        product = dot(key, tl.trans(query))
+        score = scored(product, i[None, :], j[:, None], batch, head, rules, BAND)
+        weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[None, :])
+        value_gradient = add_dot(value_gradient, weight, gradient)
+        weight_gradient = dot(value, tl.trans(gradient))
+        shift = tl.load(delta + flat * rules.rows + i, mask=i < rules.rows, other=0.0)
+        slope = _through_cap(weight * (weight_gradient - shift[None, :]), product, rules)
+        key_gradient = add_dot(key_gradient, slope, query)
     store_tile(head_of(key_gradients, batch, group), j, rules.cols, key_gradient * rules.scale, T.D, T.BLOCK_D)
     store_tile(head_of(value_gradients, batch, group), j, rules.cols, value_gradient, T.E, T.BLOCK_E)
 
@@ -103,10 +109,10 @@ def _sweep_keys(query_gradient, fixed, rules, begin, end, BOUNDARY: tl.constexpr
         j = start + tl.arange(0, T.BLOCK_N)
         key = load_tile(keys, j, rules.cols, T.D, T.BLOCK_D, BOUNDARY)
         value = load_tile(values, j, rules.cols, T.E, T.BLOCK_E, BOUNDARY)
-        product = tl.dot(query, tl.trans(key), input_precision="ieee")
+        product = dot(query, tl.trans(key))
         score = scored(product, i[:, None], j[None, :], batch, head, rules, BOUNDARY)
         weight = tl.exp2(score - level[:, None])
-        weight_gradient = tl.dot(gradient, tl.trans(value), input_precision="ieee")
+        weight_gradient = dot(gradient, tl.trans(value))
         slope = weight * (weight_gradient - shift[:, None])
         if bias_gradient is not None:
             # atomic, because a bias that is broadcast collects from many queries or heads
@@ -114,7 +120,7 @@ def _sweep_keys(query_gradient, fixed, rules, begin, end, BOUNDARY: tl.constexpr
             where += j.to(tl.int64)[None, :] * bias_gradient.strides[3]
             tl.atomic_add(where, slope, mask=(i < rules.rows)[:, None] & (j < rules.cols)[None, :])
         slope = _through_cap(slope, product, rules)
-        query_gradient = tl.dot(slope.to(key.dtype), key, query_gradient, input_precision="ieee")
+        query_gradient = add_dot(query_gradient, slope, key)
     return query_gradient
 
 
@@ -133,8 +139,10 @@ def query_kernel(
     groups,
     T: tl.constexpr,
 ):
-    # d loss/d query[i] = scale * sum over j of d loss/d score(i, j) key[j];  d loss/d bias(i, j) = d loss/d score(i, j)
-    # one program per tile of queries of one head
+    """d loss/d query[i] = scale * sum over j of d loss/d score(i, j) key[j], and d loss/d bias = d loss/d score.
+
+    One program per tile of queries of one head.
+    """
     tiles = tl.cdiv(rules.rows, T.BLOCK_M)
     program = tl.program_id(0)
     # the last tiles first: under a causal mask they have the most to do

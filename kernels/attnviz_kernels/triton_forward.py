@@ -1,5 +1,8 @@
 """Attention of one tile of queries to all its keys in one pass (FlashAttention-2, Dao 2023), statistics included."""
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803, N806  (what is fixed when a kernel is compiled has a name in capitals)
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -7,7 +10,20 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from .triton_masks import HIDDEN, LN2, LOG2E, LOWEST, head_index, head_of, key_phases, load_tile, scored, store_tile
+from .triton_masks import (
+    HIDDEN,
+    LN2,
+    LOG2E,
+    LOWEST,
+    add_dot,
+    dot,
+    head_index,
+    head_of,
+    key_phases,
+    load_tile,
+    scored,
+    store_tile,
+)
 
 
 class Leaves(NamedTuple):
@@ -31,7 +47,7 @@ def _pick(picked, score, hit):
 
 @triton.jit
 def _sweep(state, fixed, rules, begin, end, BOUNDARY: tl.constexpr, STATISTICS: tl.constexpr, T: tl.constexpr):
-    # per row, over the keys of tile after tile, with x = score - top in base 2 and old sums scaled by 2^(old top - top):
+    # per row, over the keys of tile after tile, with x = score - top in base 2, old sums scaled by 2^(old top - top):
     #   top = max score      total = sum 2^x     mixed = sum 2^x value
     #   spread = sum 2^x x   travel = sum 2^x |p - j|     best = the first j at which score = top
     # spread adds terms of one sign only, so the entropy made of it loses no digits
@@ -39,15 +55,16 @@ def _sweep(state, fixed, rules, begin, end, BOUNDARY: tl.constexpr, STATISTICS: 
     query, keys, values, i, batch, head, p, first_key = fixed
     # columns as floats, converted once: in the loop that would cost as much as the exponentials
     within = tl.arange(0, T.BLOCK_N).to(tl.float32)[None, :]
-    UNBENT: tl.constexpr = (rules.cap is None) and (rules.bias is None) and (rules.dense is None)
-    PLAIN: tl.constexpr = UNBENT and (rules.padding is None) and (rules.row_segments is None) and (not BOUNDARY)
+    RISING: tl.constexpr = (rules.falling is None) and (rules.cap is None) and (rules.bias is None)
+    SHOWN: tl.constexpr = (rules.dense is None) and (rules.padding is None) and (rules.row_segments is None)
+    PLAIN: tl.constexpr = RISING and SHOWN and (not BOUNDARY)
     for start in tl.range(begin, end, T.BLOCK_N):
         start = tl.multiple_of(start, T.BLOCK_N)
         j = start + tl.arange(0, T.BLOCK_N)
         key = load_tile(keys, j, rules.cols, T.D, T.BLOCK_D, BOUNDARY)
-        product = tl.dot(query, tl.trans(key), input_precision="ieee")
+        product = dot(query, tl.trans(key))
         score = scored(product, i[:, None], j[None, :], batch, head, rules, BOUNDARY)
-        # scale is not negative, so the largest product has the largest score: one multiplication a row, not one a cell
+        # where scores only rise with products, one multiplication a row does, not one a cell
         peak = tl.max(product, 1) * rules.inner if PLAIN else tl.max(score, 1)
         new_top = tl.maximum(top, peak)
         shrink = tl.exp2(top - new_top)
@@ -69,7 +86,7 @@ def _sweep(state, fixed, rules, begin, end, BOUNDARY: tl.constexpr, STATISTICS: 
         if values is not None:
             value = load_tile(values, j, rules.cols, T.E, T.BLOCK_E, BOUNDARY)
             mixed = mixed * shrink[:, None]
-            mixed = tl.dot(mass.to(value.dtype), value, mixed, input_precision="ieee")
+            mixed = add_dot(mixed, mass, value)
         top = new_top
     return top, total, mixed, spread, travel, best, own, previous, first
 
@@ -82,8 +99,10 @@ def _leave(pointer, leaf, blind, number, inside):
 
 @triton.jit
 def attend_kernel(queries, keys, values, output, logsumexp, leaves, rules, heads, groups, T: tl.constexpr):
-    # output[i] = sum over j of exp(score(i, j) - logsumexp[i]) value[j]; one program per tile of queries of one head.
-    # Of the three sweeps, the one over tiles that all its queries see leaves the interval test out.
+    """output[i] = sum over j of exp(score(i, j) - logsumexp[i]) value[j]; one program per tile of queries of one head.
+
+    Of the three sweeps, the one over tiles that all its queries see leaves the interval test out.
+    """
     tiles = tl.cdiv(rules.rows, T.BLOCK_M)
     program = tl.program_id(0)
     # the last tiles first: under a causal mask they have the most to do
@@ -97,9 +116,8 @@ def attend_kernel(queries, keys, values, output, logsumexp, leaves, rules, heads
         values = head_of(values, batch, group)
     STATISTICS: tl.constexpr = leaves is not None
     first_key = 0
-    if STATISTICS:
-        if leaves.first_keys is not None:
-            first_key = tl.load(leaves.first_keys + batch).to(tl.int32)
+    if STATISTICS and leaves.first_keys is not None:
+        first_key = tl.load(leaves.first_keys + batch).to(tl.int32)
 
     zero = tl.zeros([T.BLOCK_M], tl.float32)
     nothing = zero + HIDDEN

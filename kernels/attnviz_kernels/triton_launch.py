@@ -145,11 +145,11 @@ def rules_of(call: Call | View) -> Rules:
     last = rows - 1 + offset
     one_chunk = mask.chunk is None or (offset >= 0 and max(last, cols - 1) < mask.chunk)
     segments = mask.segments
-    additive = mask.dense is not None and mask.dense.dtype != torch.bool
     return Rules(
         rows=rows,
         cols=cols,
         scale=call.scale,
+        falling=1 if call.scale < 0 else None,
         inner=call.scale * _LOG2E if call.softcap is None else call.scale / call.softcap,
         cap=None if call.softcap is None else call.softcap * _LOG2E,
         offset=offset,
@@ -160,7 +160,7 @@ def rules_of(call: Call | View) -> Rules:
         row_segments=None if segments is None else _expand(segments[0], (batch, 1, rows, 1), shape),
         col_segments=None if segments is None else _expand(segments[1], (batch, 1, 1, cols), shape),
         dense=_expand(mask.dense, None, shape),
-        floor=torch.finfo(mask.dense.dtype).min / 2 if additive else None,
+        floor=None if mask.dense is None or mask.dense.dtype == torch.bool else torch.finfo(mask.dense.dtype).min / 2,
         bias=_expand(call.bias, None, shape),
         sinks=_expand(call.sinks, (1, heads, 1, 1), shape),
     )

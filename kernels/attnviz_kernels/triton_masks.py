@@ -1,9 +1,12 @@
 """What all Triton kernels share: the score of a tile, the mask as intervals of keys, and pointers to tiles.
 
-Scores are kept in base 2 (multiplied by log2 e), so that every exponential is one `exp2`. A hidden key gets the finite
+Scores are kept in base 2 (times log2 e), so that every exponential is one instruction. A hidden key gets the finite
 score HIDDEN, and running maxima start at LOWEST, which lies above it: exp2(HIDDEN - LOWEST) is 0, so a tile that hides
 everything needs no special case, and no infinity ever meets another.
 """
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803  (what is fixed when a kernel is compiled has a name in capitals)
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from .triton_tiles import interpreting
+
+INTERPRETED = tl.constexpr(interpreting())
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 HIDDEN = tl.constexpr(-3.4e38)
@@ -40,15 +46,16 @@ class Rules(NamedTuple):
     """All that decides a score besides query and key. What is None is absent from the compiled kernel.
 
     A query at position p = i + offset sees keys p - left to p + right of its own chunk; causal is right = 0.
-    score * log2 e = inner * q.k, or cap * tanh(inner * q.k), plus bias and dense. `floor` is where an additive dense
-    mask hides, None for a bool one. Every tensor is expanded to [B, H, M, N], without copying: strides are 0 where
-    nothing depends on an axis.
+    score * log2 e = inner * q.k, or cap * tanh(inner * q.k), plus bias and dense times log2 e. `falling` is 1 where
+    inner is negative. `floor` is where an additive dense mask hides, None for a bool one. Every tensor is expanded to
+    [B, H, M, N] without copying: strides are 0 where nothing depends on an axis.
     """
 
     rows: int
     cols: int
     scale: float
     inner: float
+    falling: int | None
     cap: float | None
     offset: int
     left: int | None
@@ -61,6 +68,33 @@ class Rules(NamedTuple):
     floor: float | None
     bias: Heads | None
     sinks: Heads | None
+
+
+@triton.jit
+def narrow(x, DTYPE: tl.constexpr):
+    """x, float32, rounded to a dtype; the interpreter would cut the last bits of a bfloat16 off."""
+    if INTERPRETED and DTYPE == tl.bfloat16:  # noqa: SIM300
+        bits = x.to(tl.uint32, bitcast=True)
+        bits = tl.where(x == x, (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000, bits)
+        x = bits.to(tl.float32, bitcast=True)
+    return x.to(DTYPE)
+
+
+@triton.jit
+def dot(a, b):
+    """a @ b, summed in float32; the interpreter would multiply the bit patterns of bfloat16."""
+    if INTERPRETED:
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return tl.dot(a, b, input_precision="ieee")
+
+
+@triton.jit
+def add_dot(total, a, b):
+    """total + a @ b, with a narrowed to the dtype of b."""
+    a = narrow(a, b.dtype)
+    if INTERPRETED:
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return tl.dot(a, b, total, input_precision="ieee")
 
 
 @triton.jit
@@ -200,8 +234,9 @@ def scored(product, i, j, batch, head, rules, BAND: tl.constexpr):
         if rules.floor is None:
             score = tl.where(dense != 0, score, HIDDEN)
         else:
-            dense = dense.to(tl.float32)
-            score = tl.where(dense > rules.floor, tl.maximum(score + dense * LOG2E, HIDDEN), HIDDEN)
+            shown = dense.to(tl.float32) > rules.floor
+            dense = tl.where(shown, dense.to(tl.float32), 0.0)
+            score = tl.where(shown, tl.maximum(score + dense * LOG2E, HIDDEN), HIDDEN)
     if rules.padding is not None:
         padding = head_of(rules.padding, batch, head)
         score = tl.where(tl.load(padding.data + col * padding.strides[3]) != 0, score, HIDDEN)
@@ -240,4 +275,4 @@ def store_tile(one, i, limit, tile, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Write rows i < limit of one head, [len(i), BLOCK], as far as SIZE."""
     e = tl.arange(0, BLOCK)
     pointers = one.data + i.to(tl.int64)[:, None] * one.strides[2] + e[None, :] * one.strides[3]
-    tl.store(pointers, tile.to(one.data.dtype.element_ty), mask=(i < limit)[:, None] & (e < SIZE)[None, :])
+    tl.store(pointers, narrow(tile, one.data.dtype.element_ty), mask=(i < limit)[:, None] & (e < SIZE)[None, :])

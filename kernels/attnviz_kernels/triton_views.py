@@ -1,5 +1,8 @@
 """The weights of a finished call, recomputed tile by tile from query, key and logsumexp."""
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# ruff: noqa: N803, N806  (what is fixed when a kernel is compiled has a name in capitals)
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -7,11 +10,23 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from .triton_masks import first_key, head_index, head_of, key_phases, last_key, levels, load_tile, row_phases, scored
+from .triton_masks import (
+    add_dot,
+    dot,
+    first_key,
+    head_index,
+    head_of,
+    key_phases,
+    last_key,
+    levels,
+    load_tile,
+    row_phases,
+    scored,
+)
 
 
 class Cells(NamedTuple):
-    """One axis of a pooled map: `blocks` cells over `length` positions from `begin`, the largest of `widest`.
+    """One axis of a pooled map: `blocks` cells over `length` positions from `begin`, the largest holding `widest`.
 
     Cell k covers k * length // blocks to (k + 1) * length // blocks.
     """
@@ -31,8 +46,10 @@ class Slots(NamedTuple):
 
 @triton.jit
 def tile_kernel(queries, keys, logsumexp, chosen, output, rules, heads, groups, window, T: tl.constexpr):
-    # output[i - top, j - left] = exp(score(i, j) - logsumexp[i]) for top <= i < bottom, left <= j < right;
-    # one program per tile of one head. `chosen` lists heads; None means all
+    """output[i - top, j - left] = exp(score(i, j) - logsumexp[i]) for top <= i < bottom, left <= j < right.
+
+    One program per tile of one head; `chosen` is (count, indices) of heads, None for all.
+    """
     top, bottom, left, right = window
     tiles_n = tl.cdiv(right - left, T.BLOCK_N)
     tiles = tl.cdiv(bottom - top, T.BLOCK_M) * tiles_n
@@ -47,7 +64,7 @@ def tile_kernel(queries, keys, logsumexp, chosen, output, rules, heads, groups, 
     j = left + program % tiles_n * T.BLOCK_N + tl.arange(0, T.BLOCK_N)
     query = load_tile(head_of(queries, batch, head), i, rules.rows, T.D, T.BLOCK_D, True)
     key = load_tile(head_of(keys, batch, group), j, rules.cols, T.D, T.BLOCK_D, True)
-    product = tl.dot(query, tl.trans(key), input_precision="ieee")
+    product = dot(query, tl.trans(key))
     score = scored(product, i[:, None], j[None, :], batch, head, rules, True)
     weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[:, None])
     row = place * (bottom - top) + (i - top)
@@ -57,7 +74,10 @@ def tile_kernel(queries, keys, logsumexp, chosen, output, rules, heads, groups, 
 
 @triton.jit
 def push_kernel(queries, keys, logsumexp, vectors, output, rules, heads, groups, width, T: tl.constexpr):
-    # output[i] = sum over j of exp(score(i, j) - logsumexp[i]) vector[j]; one program per tile of queries and columns
+    """output[i] = sum over j of exp(score(i, j) - logsumexp[i]) vector[j].
+
+    One program per tile of queries of one head and columns of the vectors.
+    """
     tiles_e = tl.cdiv(width, T.BLOCK_E)
     tiles = tl.cdiv(rules.rows, T.BLOCK_M) * tiles_e
     program = tl.program_id(0)
@@ -70,23 +90,26 @@ def push_kernel(queries, keys, logsumexp, vectors, output, rules, heads, groups,
     level = levels(logsumexp, flat, i, rules)
     keys, vectors = head_of(keys, batch, group), head_of(vectors, batch, head)
     total = tl.zeros([T.BLOCK_M, T.BLOCK_E], tl.float32)
-    a, b, c, d = key_phases(start, rules, T.BLOCK_M, T.BLOCK_N)
+    a, _, _, d = key_phases(start, rules, T.BLOCK_M, T.BLOCK_N)
     for begin in tl.range(a, d, T.BLOCK_N):
         j = begin + tl.arange(0, T.BLOCK_N)
         key = load_tile(keys, j, rules.cols, T.D, T.BLOCK_D, True)
-        product = tl.dot(query, tl.trans(key), input_precision="ieee")
+        product = dot(query, tl.trans(key))
         score = scored(product, i[:, None], j[None, :], batch, head, rules, True)
         pointers = vectors.data + j.to(tl.int64)[:, None] * vectors.strides[2] + e[None, :] * vectors.strides[3]
         vector = tl.load(pointers, mask=(j < rules.cols)[:, None] & (e < width)[None, :], other=0.0)
-        total = tl.dot(tl.exp2(score - level[:, None]), vector, total, input_precision="ieee")
+        total = add_dot(total, tl.exp2(score - level[:, None]), vector)
     cell = (flat * rules.rows + i)[:, None] * width + e[None, :]
     tl.store(output + cell, total, mask=(i < rules.rows)[:, None] & (e < width)[None, :])
 
 
 @triton.jit
 def pull_kernel(queries, keys, logsumexp, vectors, output, rules, heads, groups, width, T: tl.constexpr):
-    # output[j] = sum over i of exp(score(i, j) - logsumexp[i]) vector[i]; one program per tile of keys and columns of
-    # one query head. Without vectors they are all 1, and output[j] is what key j receives
+    """output[j] = sum over i of exp(score(i, j) - logsumexp[i]) vector[i].
+
+    One program per tile of keys of one query head and columns of the vectors. Without vectors these are all 1, and
+    output[j] is what key j receives.
+    """
     tiles_e = tl.cdiv(width, T.BLOCK_E)
     tiles = tl.cdiv(rules.cols, T.BLOCK_N) * tiles_e
     program = tl.program_id(0)
@@ -101,17 +124,17 @@ def pull_kernel(queries, keys, logsumexp, vectors, output, rules, heads, groups,
         vectors = head_of(vectors, batch, head)
     received = tl.zeros([T.BLOCK_N], tl.float32)
     total = tl.zeros([T.BLOCK_N, T.BLOCK_E], tl.float32)
-    a, b, c, d = row_phases(start, rules, T.BLOCK_N, T.BLOCK_M)
+    a, _, _, d = row_phases(start, rules, T.BLOCK_N, T.BLOCK_M)
     for begin in tl.range(a, d, T.BLOCK_M):
         i = begin + tl.arange(0, T.BLOCK_M)
         query = load_tile(queries, i, rules.rows, T.D, T.BLOCK_D, True)
-        product = tl.dot(key, tl.trans(query), input_precision="ieee")
+        product = dot(key, tl.trans(query))
         score = scored(product, i[None, :], j[:, None], batch, head, rules, True)
         weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[None, :])
         if vectors is not None:
             pointers = vectors.data + i.to(tl.int64)[:, None] * vectors.strides[2] + e[None, :] * vectors.strides[3]
             vector = tl.load(pointers, mask=(i < rules.rows)[:, None] & (e < width)[None, :], other=0.0)
-            total = tl.dot(weight, vector, total, input_precision="ieee")
+            total = add_dot(total, weight, vector)
         else:
             received += tl.sum(weight, 1)
     if vectors is None:
@@ -151,12 +174,15 @@ def pool_kernel(
     S: tl.constexpr,
     T: tl.constexpr,
 ):
-    # output[r, c] = mean or maximum of exp(score(i, j) - logsumexp[i]) over i in row cell r and j in column cell c.
-    # One program per band of S.ROWS row cells of one head and every spans'th group of S.COLS column cells. Tiles are cut
-    # along the cells, so that no two programs share a cell: sums are the same in every run. Small cells lie side by side
-    # in one tile, each in its slot; large ones take several tiles.
-    # A sweep does the work of the score half of an attention pass; nothing of it can happen within that pass, because
-    # the weights are known only when the pass has ended.
+    """output[r, c] = mean or maximum of exp(score(i, j) - logsumexp[i]) over i in row cell r and j in column cell c.
+
+    One program per band of S.ROWS row cells of one head and every spans'th group of S.COLS column cells. Tiles are cut
+    along the cells, so that no two programs share a cell: sums are the same in every run. Small cells lie side by side
+    in one tile, each in its slot; large ones take several tiles.
+
+    This sweep costs about the score half of an attention pass. It cannot share that pass, because weights are known
+    only when the pass has ended.
+    """
     WIDE_M: tl.constexpr = T.BLOCK_M // S.ROWS
     WIDE_N: tl.constexpr = T.BLOCK_N // S.COLS
     bands = tl.cdiv(row_axis.blocks, S.ROWS)
@@ -190,7 +216,7 @@ def pool_kernel(
                 if (group_begin + move <= high) & (group_end > low):
                     j = _positions(col_cells, move, col_within, col_axis, rules.cols)
                     key = load_tile(keys, j, rules.cols, T.D, T.BLOCK_D, True)
-                    product = tl.dot(query, tl.trans(key), input_precision="ieee")
+                    product = dot(query, tl.trans(key))
                     score = scored(product, i[:, None], j[None, :], batch, head, rules, True)
                     weight = tl.exp2(score - level[:, None])
                     found = tl.maximum(found, weight) if MAXIMUM else found + weight
