@@ -14,6 +14,7 @@ from ..analysis.windows import Window, windows, word_rows
 from ..charts.arcs import Arc
 from .causing import counted
 from .jobs import Job, watched
+from .runs import twin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,21 +47,24 @@ def uploaded(name: str, content: bytes) -> tuple[Document, ...]:
 def score(documents: Sequence[Document], model: Any, tokenizer: Any, job: Job) -> Coreference:
     """Every head and rule on every mention that has an antecedent."""
     progress = counted(job, "Reading texts")
-    with watched(model, job, "Reading texts"):
-        return coreference(documents, model, tokenizer, window=WINDOW, progress=progress)
+    own = twin(model)
+    with watched(own, job, "Reading texts"):
+        return coreference(documents, own, tokenizer, window=WINDOW, progress=progress)
 
 
 def score_arcs(documents: Sequence[Document], model: Any, tokenizer: Any, job: Job) -> Dependencies:
     """Every head on every arc."""
     progress = counted(job, "Reading sentences")
-    with watched(model, job, "Reading sentences"):
-        return dependencies(documents, model, tokenizer, progress=progress)
+    own = twin(model)
+    with watched(own, job, "Reading sentences"):
+        return dependencies(documents, own, tokenizer, progress=progress)
 
 
 def first_window(document: Document, model: Any, tokenizer: Any, job: Job) -> Window:
     """The first sentences of a document that fit, with their trace."""
-    with watched(model, job, "Reading the text"):
-        return next(windows(document, model, tokenizer, WINDOW))
+    own = twin(model)
+    with watched(own, job, "Reading the text"):
+        return next(windows(document, own, tokenizer, WINDOW))
 
 
 def asked(window: Window) -> list[Query]:

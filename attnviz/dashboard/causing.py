@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..analysis.ablation import Effect, ablate, ablate_each
@@ -11,6 +11,7 @@ from ..analysis.attribution import attribute_tokens
 from ..analysis.cases import Case, alone
 from ..analysis.gradients import gradients
 from .jobs import Job, watched
+from .runs import twin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,7 @@ class Scores:
 
 def relevance(case: Case, token: int, job: Job) -> Scores:
     """What the top state at a token owes to each token of the text."""
+    case = _own(case)
     with watched(case.model, job, "Forward and backward"):
         one = alone(case)
         passed = gradients(one.model, one.inputs, one.measure, tokenizer=one.tokenizer)
@@ -72,12 +74,14 @@ def attribution(case: Case, method: str, job: Job) -> Scores:
     """Integrated gradients or token ablation of the first text."""
     name = "integrated gradients" if method == INTEGRATED else "ablation"
     progress = counted(job, f"Computing {name}")
+    case = _own(case)
     found = attribute_tokens(case.model, case.tokenizer, case.inputs, case.measure, method=name, progress=progress)
     return Scores(found.tokens, found.scores.tolist(), found.remark, found.converged)
 
 
 def one_head(case: Case, layer: int, head: int, how: str, job: Job) -> Effect:
     """The number with and without one head."""
+    case = _own(case)
     with watched(case.model, job, f"Silencing layer {layer}, head {head}"):
         return ablate(case.model, case.inputs, [(layer, head)], case.measure, how=how)
 
@@ -85,7 +89,13 @@ def one_head(case: Case, layer: int, head: int, how: str, job: Job) -> Effect:
 def each_head(case: Case, how: str, job: Job) -> pd.DataFrame:
     """The change each head makes alone, the largest first."""
     progress = counted(job, "Silencing each head")
+    case = _own(case)
     return ablate_each(case.model, case.inputs, case.measure, how=how, progress=progress)
+
+
+def _own(case: Case) -> Case:
+    """The case with a model that no other job meets."""
+    return replace(case, model=twin(case.model))
 
 
 def effect_table(head: Head, effect: Effect) -> pd.DataFrame:

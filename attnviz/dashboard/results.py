@@ -55,13 +55,13 @@ def file(result: Result, kind: str, style: str) -> bytes:
     return render(result.table if kind in ("csv", "json") else result.chart(theme=style), kind)
 
 
-def listed(table: pd.DataFrame, key: str, **columns: Any) -> None:
-    """A table of heads; a chosen row is the head that is looked at."""
+def listed(table: pd.DataFrame, key: str, pick: Callable[[Any], None] = select_head) -> None:
+    """A table of heads; `pick` gets the row that is chosen, by default to look at its head."""
 
     def picked() -> None:
         rows = st.session_state[key].selection.rows
         if rows:
-            select_head(table.iloc[rows[0]])
+            pick(table.iloc[rows[0]])
 
     st.dataframe(
         table.round(4),
@@ -70,5 +70,4 @@ def listed(table: pd.DataFrame, key: str, **columns: Any) -> None:
         on_select=picked,
         selection_mode="single-row",
         height=min(420, 38 + 35 * len(table)),
-        column_config=columns,
     )

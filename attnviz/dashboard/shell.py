@@ -10,6 +10,7 @@ import streamlit as st
 
 from ..errors import AttnvizError
 from .causes import draw as causes
+from .compare import draw as compare
 from .coreference import draw as coreference
 from .dependencies import draw as dependencies
 from .entropy import draw as entropy
@@ -27,6 +28,7 @@ PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
     "heads": ("Heads", heads),
     "map": ("Map", attention_map),
     "entropy": ("Entropy", entropy),
+    "compare": ("Compare", compare),
     "causes": ("Causes", causes),
     "coreference": ("Coreference", coreference),
     "dependencies": ("Dependencies", dependencies),

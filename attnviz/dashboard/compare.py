@@ -1,0 +1,165 @@
+"""Compare: two heads, two texts or two models side by side, and their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from .. import charts
+from ..analysis.compare import compare_heads
+from ..tokens import printable
+from ..trace import Head, Trace
+from . import comparing, figures, lines, runs
+from .choices import offered
+from .controls import choose, choose_number, switch
+from .network import computed, network, wait_for_click
+from .results import Result, listed, offer
+from .runs import Wanted
+from .selection import select_head
+from .settings import settings
+from .sidebar import Look
+from .waiting import obtain
+
+HEADS, TEXTS, MODELS = "Two heads", "Two texts", "Two models"
+OTHER = "The bank of the city was robbed, so she walked to the bank to deposit her money."
+LIMIT = (
+    "Distance: square root of the Jensen-Shannon divergence, 0 for the same row and 1 for rows without a common key."
+    " Close maps do not mean that heads do the same: what they read and write may differ."
+)
+
+
+def draw(look: Look) -> None:
+    """The page."""
+    mode = switch("Compare", [HEADS, TEXTS, MODELS], "mode", label_visibility="collapsed")
+    wanted, trace, other = {HEADS: _head, TEXTS: _text, MODELS: _model}[mode](look)
+    left, right = st.columns(2, gap="large")
+    for column, head, title in ((left, look.head, "First"), (right, other, "Second")):
+        with column:
+            st.subheader(title, anchor=False)
+            figures.show(charts.heatmap(head, theme=figures.theme(), width=420))
+    problem = comparing.mismatch(look.head.rows, other.rows) or comparing.mismatch(look.head.cols, other.cols)
+    if problem:
+        st.info(problem, icon=":material/info:")
+        return
+    _difference(look, wanted, other)
+    pairs = comparing.with_every(look.head, trace) if mode == HEADS else comparing.same_places(look.trace, trace)
+    _every(look, wanted, other, pairs, mode)
+
+
+def _head(look: Look) -> tuple[Wanted, Trace, Head]:
+    with st.container(horizontal=True, width=320):
+        layer = choose_number("Second layer", look.trace.layers, "layer2", look.head.layer)
+        numbers = look.trace.record(layer).head_numbers
+        head = choose_number("Second head", numbers, "head2", beside(numbers, look.head.head))
+    return look.wanted, look.trace, look.trace[layer, head]
+
+
+def beside(numbers: Sequence[int], head: int) -> int:
+    """The head that comes after, or before the last."""
+    return next((number for number in numbers if number > head), numbers[max(len(numbers) - 2, 0)])
+
+
+def _text(look: Look) -> tuple[Wanted, Trace, Head]:
+    model, tokenizer = network(look.wanted)
+    text = st.text_area("Second text", OTHER, key="text2", max_chars=5000, height=80, bind="query-params")
+    return _run(look, Wanted(look.wanted.model, text or OTHER), model, tokenizer)
+
+
+def _model(look: Look) -> tuple[Wanted, Trace, Head]:
+    names = [name for name in offered(settings()) if name != look.wanted.model]
+    wanted = Wanted(choose("Second model", names, "model2", width=320), look.wanted.text)
+    if wanted.saved:
+        wanted = Wanted(wanted.model, "")
+        return _place(look, wanted, obtain(runs.traces(), wanted, partial(runs.open_trace, wanted.model)))
+    model, tokenizer = network(wanted)
+    return _run(look, wanted, model, tokenizer)
+
+
+def _run(look: Look, wanted: Wanted, model: Any, tokenizer: Any) -> tuple[Wanted, Trace, Head]:
+    runs.check_length(runs.count_tokens(tokenizer, wanted.text))
+    return _place(look, wanted, obtain(runs.traces(), wanted, partial(runs.record, model, tokenizer, wanted)))
+
+
+def _place(look: Look, wanted: Wanted, whole: Trace) -> tuple[Wanted, Trace, Head]:
+    """The head at the same place in another run, or the nearest there is."""
+    trace = whole.only(look.kind) if look.kind in whole.kinds else whole.only(whole.kinds[0])
+    layer = min(trace.layers, key=lambda number: abs(number - look.head.layer))
+    head = min(trace.record(layer).head_numbers, key=lambda number: abs(number - look.head.head))
+    return wanted, trace, trace[layer, head]
+
+
+def _difference(look: Look, wanted: Wanted, other: Head) -> None:
+    found = compare_heads(look.head, other)
+    left, right = st.columns([3, 2], gap="large")
+    chart = partial(charts.difference, look.head, other, width=560)
+    table = found.table()
+    with left:
+        figures.show(chart(theme=figures.theme()))
+        offer(Result("difference", chart, table, python(look, wanted, other)))
+    with right:
+        st.metric("Mean distance of rows", f"{found.mean:.3f}", width="content")
+        st.caption(LIMIT)
+        st.dataframe(table.round(4), hide_index=True, height=320)
+
+
+def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[comparing.Pair], mode: str) -> None:
+    if not pairs:
+        return
+    place = (look.head.layer, look.head.head) if mode == HEADS else ()
+    key = (look.wanted, look.kind, look.trace.batch, wanted, mode, place, "distances")
+    if comparing.cells(pairs) > comparing.CELLS:
+        wait_for_click("Compare all heads", key, f"{comparing.cells(pairs):,} weights are compared.")
+    table = computed(key, partial(comparing.distances, pairs))
+    title = "Distance of every head from " + (
+        f"layer {place[0]}, head {place[1]}" if place else f"the same head of {_named(look, wanted)}"
+    )
+    left, right = st.columns([3, 2], gap="large")
+    chart = partial(charts.score_grid, table, "distance", title, width=560)
+    pick = _select_second if mode == HEADS else select_head
+    with left:
+        grid = figures.framed(chart(theme=figures.theme()), other if mode == HEADS else look.head)
+        figures.clickable(grid, "grid", pick, ("layer", "head"))
+        offer(Result("distances", chart, table, every_python(look, wanted, mode)))
+    with right:
+        listed(table, "distances", pick)
+
+
+def _named(look: Look, wanted: Wanted) -> str:
+    return "the second text" if wanted.model == look.wanted.model else printable(wanted.model)
+
+
+def _select_second(place: Any) -> None:
+    st.session_state["layer2"], st.session_state["head2"] = int(place["layer"]), int(place["head"])
+
+
+def python(look: Look, wanted: Wanted, other: Head) -> str:
+    """The lines that compare the two heads."""
+    return "\n".join(
+        (
+            "import attnviz",
+            "from attnviz.analysis.compare import compare_heads",
+            "",
+            *_traces(look, wanted),
+            f"one, other = trace[{look.head.layer}, {look.head.head}], second[{other.layer}, {other.head}]",
+            "compare_heads(one, other).table()",
+            'attnviz.charts.difference(one, other).save("difference.svg")',
+        )
+    )
+
+
+def every_python(look: Look, wanted: Wanted, mode: str) -> str:
+    """The lines that give the table of heads."""
+    if mode != HEADS:
+        start = ("import attnviz", "from attnviz.analysis.compare import compare_traces", "")
+        return "\n".join((*start, *_traces(look, wanted), "compare_traces(trace, second)"))
+    start = ("import attnviz", "from attnviz.analysis.compare import compare_heads", "", lines.recorded(look.wanted))
+    place = f"trace[{look.head.layer}, {look.head.head}]"
+    return "\n".join((*start, f"[compare_heads({place}, other).mean for other in trace.every_head()]"))
+
+
+def _traces(look: Look, wanted: Wanted) -> tuple[str, str]:
+    second = lines.recorded(wanted).removeprefix("trace = ")
+    return lines.recorded(look.wanted), f"second = {'trace' if wanted == look.wanted else second}"

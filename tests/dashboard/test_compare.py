@@ -1,0 +1,84 @@
+"""Comparing two heads, two texts and two models."""
+
+import pytest
+from traces import make_trace
+
+from attnviz.analysis.compare import compare_heads, compare_traces
+from attnviz.dashboard import comparing
+from attnviz.dashboard.compare import HEADS, beside
+from attnviz.dashboard.jobs import Job
+
+TEXT = "The bank of the river"
+
+
+def charts(app):
+    return [chart.proto.spec for chart in app.main.get("vega_lite_chart")]
+
+
+def test_two_heads(visit):
+    app = visit("compare", text=TEXT, layer="0", head="1", layer2="1", head2="2")
+    trace = make_trace(TEXT.split())
+    found = compare_heads(trace[0, 1], trace[1, 2])
+    assert app.metric[0].value == f"{found.mean:.3f}"
+    assert app.dataframe[0].value["distance"].tolist() == pytest.approx(found.table()["distance"].tolist(), abs=1e-4)
+    assert "layer 1, head 2 less layer 0, head 1" in charts(app)[2]
+    every = app.dataframe[1].value
+    assert len(every) == 5
+    assert (0, 1) not in set(zip(every["layer"], every["head"], strict=True))
+
+
+def test_the_second_head_is_at_first_the_next(visit):
+    app = visit("compare", text=TEXT, layer="1", head="1")
+    assert (app.selectbox(key="layer2").value, app.selectbox(key="head2").value) == (1, 2)
+    assert beside((0, 1, 2), 2) == 1
+    assert beside((0,), 0) == 0
+
+
+def test_two_texts_of_as_many_tokens(visit, recorded):
+    app = visit("compare", text=TEXT, mode="Two texts", text2="The edge of a lake")
+    assert recorded == [TEXT, "The edge of a lake"]
+    assert len(charts(app)) == 4
+    assert app.metric[0].value == "0.000", "the made-up traces depend on the number of words only"
+
+
+def test_two_texts_of_different_lengths_stand_side_by_side(visit):
+    app = visit("compare", text=TEXT, mode="Two texts", text2="one two")
+    assert len(charts(app)) == 2
+    assert "The first has 5 tokens and the second 2" in app.info[0].value
+
+
+def test_two_models(visit):
+    app = visit("compare", text=TEXT, mode="Two models")
+    one, other = make_trace(TEXT.split()), make_trace(TEXT.split(), causal=True)
+    assert app.selectbox(key="model2").value == "smollm2"
+    every = app.dataframe[1].value
+    assert every["distance"].tolist() == pytest.approx(compare_traces(one, other)["distance"].tolist(), abs=1e-4)
+
+
+def test_many_weights_wait_for_a_click(visit, monkeypatch):
+    monkeypatch.setattr(comparing, "CELLS", 10)
+    app = visit("compare", text=TEXT, mode=HEADS)
+    assert len(app.dataframe) == 1
+    app.button[-1].click().run()
+    assert len(app.dataframe) == 2
+
+
+def test_heads_without_a_twin_are_left_out():
+    one, other = make_trace(layers=3), make_trace(layers=2, heads=2)
+    pairs = comparing.same_places(one, other)
+    assert [(head.layer, head.head) for head, _ in pairs] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert comparing.cells(pairs) == 4 * 25
+    assert comparing.same_places(one, make_trace(("a", "b"))) == []
+
+
+def test_distances_are_sorted_and_can_be_cancelled():
+    from attnviz.dashboard.jobs import CancelledError
+
+    trace = make_trace()
+    pairs = comparing.with_every(trace[0, 0], trace)
+    found = comparing.distances(pairs, Job("x"))
+    assert found["distance"].is_monotonic_decreasing
+    job = Job("x")
+    job.cancel()
+    with pytest.raises(CancelledError):
+        comparing.distances(pairs, job)
