@@ -3,7 +3,7 @@
     heads, links, roles              one head or all of them, by scores
     coreference, dependencies        heads against annotated text (documents, readers)
     alignment                        cross-attention against gold links
-    flow                             rollout, reach, flow, what each token receives
+    flow, norms                      rollout, reach, flow; what each token receives, by weight and by norm
     gradients, ablation, attribution what the output rests on (measures)
     compare, sparsity, theory        two maps, cheaper attention, facts to check
 
@@ -26,6 +26,7 @@ __all__ = [
     "heads",
     "links",
     "measures",
+    "norms",
     "readers",
     "roles",
     "sparsity",
