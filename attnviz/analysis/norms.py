@@ -33,7 +33,8 @@ def value_norms(trace: Trace, model: nn.Module, layer: int) -> Tensor:
     size = value.shape[-1]
     projection = output_projection(model, record.name, record.heads * size).float()
     parts = projection.reshape(-1, record.heads, size).permute(1, 2, 0)
-    return torch.norm(value @ parts, dim=-1)
+    norms: Tensor = torch.norm(value @ parts, dim=-1)
+    return norms
 
 
 def weighted_norms(trace: Trace, model: nn.Module, layer: int, head: int, rows: slice, cols: slice) -> Tensor:
