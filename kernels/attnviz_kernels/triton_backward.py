@@ -16,6 +16,7 @@ from .triton_masks import (
     key_phases,
     levels,
     load_tile,
+    power,
     row_phases,
     scored,
     store_tile,
@@ -91,7 +92,7 @@ def key_value_kernel(
         gradient = load_tile(head_of(gradients, batch, head), i, rules.rows, T.E, T.BLOCK_E, True)
         product = dot(key, tl.trans(query))
         score = scored(product, i[None, :], j[:, None], batch, head, rules, BAND)
-        weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[None, :])
+        weight = power(score - levels(logsumexp, flat, i, rules)[None, :], rules)
         value_gradient = add_dot(value_gradient, weight, gradient)
         weight_gradient = dot(value, tl.trans(gradient))
         shift = tl.load(delta + flat * rules.rows + i, mask=i < rules.rows, other=0.0)
@@ -111,7 +112,7 @@ def _sweep_keys(query_gradient, fixed, rules, begin, end, BOUNDARY: tl.constexpr
         value = load_tile(values, j, rules.cols, T.E, T.BLOCK_E, BOUNDARY)
         product = dot(query, tl.trans(key))
         score = scored(product, i[:, None], j[None, :], batch, head, rules, BOUNDARY)
-        weight = tl.exp2(score - level[:, None])
+        weight = power(score - level[:, None], rules)
         weight_gradient = dot(gradient, tl.trans(value))
         slope = weight * (weight_gradient - shift[:, None])
         if bias_gradient is not None:

@@ -12,8 +12,6 @@ import triton.language as tl
 
 from .triton_masks import (
     HIDDEN,
-    LN2,
-    LOG2E,
     LOWEST,
     add_dot,
     dot,
@@ -21,6 +19,8 @@ from .triton_masks import (
     head_of,
     key_phases,
     load_tile,
+    logarithm,
+    power,
     scored,
     store_tile,
 )
@@ -47,9 +47,9 @@ def _pick(picked, score, hit):
 
 @triton.jit
 def _sweep(state, fixed, rules, begin, end, BOUNDARY: tl.constexpr, STATISTICS: tl.constexpr, T: tl.constexpr):
-    # per row, over the keys of tile after tile, with x = score - top in base 2, old sums scaled by 2^(old top - top):
-    #   top = max score      total = sum 2^x     mixed = sum 2^x value
-    #   spread = sum 2^x x   travel = sum 2^x |p - j|     best = the first j at which score = top
+    # per row, over the keys of tile after tile, with x = score - top and old sums scaled by e^(old top - top):
+    #   top = max score      total = sum e^x     mixed = sum e^x value
+    #   spread = sum e^x x   travel = sum e^x |p - j|     best = the first j at which score = top
     # spread adds terms of one sign only, so the entropy made of it loses no digits
     top, total, mixed, spread, travel, best, own, previous, first = state
     query, keys, values, i, batch, head, p, first_key = fixed
@@ -67,9 +67,9 @@ def _sweep(state, fixed, rules, begin, end, BOUNDARY: tl.constexpr, STATISTICS: 
         # where scores only rise with products, one multiplication a row does, not one a cell
         peak = tl.max(product, 1) * rules.inner if PLAIN else tl.max(score, 1)
         new_top = tl.maximum(top, peak)
-        shrink = tl.exp2(top - new_top)
+        shrink = power(top - new_top, rules)
         x = score - new_top[:, None]
-        mass = tl.exp2(x)
+        mass = power(x, rules)
         if STATISTICS:
             spread = shrink * (spread + total * (top - new_top)) + tl.sum(mass * x, 1)
             ahead = (i + (rules.offset - start)).to(tl.float32)[:, None]
@@ -136,24 +136,26 @@ def attend_kernel(queries, keys, values, output, logsumexp, leaves, rules, heads
     top, shrink = key_top, zero + 1.0
     if rules.sinks is not None:
         # one more outcome: it takes weight and adds to the entropy, and has neither value nor position
-        sink = tl.load(head_of(rules.sinks, batch, head).data).to(tl.float32) * LOG2E
+        sink = tl.load(head_of(rules.sinks, batch, head).data).to(tl.float32) * rules.unit
         top = tl.maximum(key_top, sink)
-        shrink = tl.exp2(key_top - top)
+        shrink = power(key_top - top, rules)
         x = tl.maximum(sink - top, HIDDEN)
-        spread = shrink * (spread + total * (key_top - top)) + tl.exp2(x) * x
-        total = shrink * total + tl.exp2(x)
+        spread = shrink * (spread + total * (key_top - top)) + power(x, rules) * x
+        total = shrink * total + power(x, rules)
     total = tl.where(blind, 1.0, total)
     inside = i < rules.rows
     leaf = flat * rules.rows + i
-    tl.store(logsumexp + leaf, tl.where(blind, float("-inf"), LN2 * (top + tl.log2(total))), mask=inside)
+    tl.store(
+        logsumexp + leaf, tl.where(blind, float("-inf"), (top + logarithm(total, rules)) / rules.unit), mask=inside
+    )
     if values is not None:
         scaled = mixed * (shrink / total)[:, None]
         store_tile(head_of(output, batch, head), i, rules.rows, scaled, T.E, T.BLOCK_E)
     if STATISTICS:
-        _leave(leaves.entropy, leaf, blind, LN2 * (tl.log2(total) - spread / total), inside)
+        _leave(leaves.entropy, leaf, blind, (logarithm(total, rules) - spread / total) / rules.unit, inside)
         _leave(leaves.largest, leaf, blind, shrink / total, inside)
         tl.store(leaves.largest_key + leaf, tl.where(blind, -1, best), mask=inside)
         _leave(leaves.distance, leaf, blind, travel * shrink / total, inside)
-        _leave(leaves.own, leaf, blind, tl.exp2(own - top) / total, inside)
-        _leave(leaves.previous, leaf, blind, tl.exp2(previous - top) / total, inside)
-        _leave(leaves.first, leaf, blind, tl.exp2(first - top) / total, inside)
+        _leave(leaves.own, leaf, blind, power(own - top, rules) / total, inside)
+        _leave(leaves.previous, leaf, blind, power(previous - top, rules) / total, inside)
+        _leave(leaves.first, leaf, blind, power(first - top, rules) / total, inside)

@@ -145,13 +145,17 @@ def rules_of(call: Call | View) -> Rules:
     last = rows - 1 + offset
     one_chunk = mask.chunk is None or (offset >= 0 and max(last, cols - 1) < mask.chunk)
     segments = mask.segments
+    base2 = call.query.dtype != torch.float32
+    unit = _LOG2E if base2 else 1.0
     return Rules(
         rows=rows,
         cols=cols,
         scale=call.scale,
+        unit=unit,
+        base2=1 if base2 else None,
         falling=1 if call.scale < 0 else None,
-        inner=call.scale * _LOG2E if call.softcap is None else call.scale / call.softcap,
-        cap=None if call.softcap is None else call.softcap * _LOG2E,
+        inner=call.scale * unit if call.softcap is None else call.scale / call.softcap,
+        cap=None if call.softcap is None else call.softcap * unit,
         offset=offset,
         left=None if left is None or left >= last else left,
         right=None if right is None or right >= cols - 1 - offset else right,

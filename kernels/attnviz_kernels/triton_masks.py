@@ -1,8 +1,10 @@
 """What all Triton kernels share: the score of a tile, the mask as intervals of keys, and pointers to tiles.
 
-Scores are kept in base 2 (times log2 e), so that every exponential is one instruction. A hidden key gets the finite
-score HIDDEN, and running maxima start at LOWEST, which lies above it: exp2(HIDDEN - LOWEST) is 0, so a tile that hides
-everything needs no special case, and no infinity ever meets another.
+With half precision inputs scores are kept in base 2 (times log2 e): each exponential is then one instruction. That
+rounds scores once more, and large float32 ones would lose digits that count; those stay in nats.
+
+A hidden key gets the finite score HIDDEN, and running maxima start at LOWEST, which lies above it: the exponential of
+HIDDEN - LOWEST is 0, so a tile that hides everything needs no special case, and no infinity ever meets another.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -19,7 +21,6 @@ from .triton_tiles import interpreting
 
 INTERPRETED = tl.constexpr(interpreting())
 LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
 HIDDEN = tl.constexpr(-3.4e38)
 LOWEST = tl.constexpr(-2.6e38)
 
@@ -46,14 +47,16 @@ class Rules(NamedTuple):
     """All that decides a score besides query and key. What is None is absent from the compiled kernel.
 
     A query at position p = i + offset sees keys p - left to p + right of its own chunk; causal is right = 0.
-    score * log2 e = inner * q.k, or cap * tanh(inner * q.k), plus bias and dense times log2 e. `falling` is 1 where
-    inner is negative. `floor` is where an additive dense mask hides, None for a bool one. Every tensor is expanded to
-    [B, H, M, N] without copying: strides are 0 where nothing depends on an axis.
+    score * unit = inner * q.k, or cap * tanh(inner * q.k), plus bias and dense times unit, which is log2 e with base2
+    and 1 without. `falling` is 1 where inner is negative. `floor` is where an additive dense mask hides, None for a
+    bool one. Every tensor is expanded to [B, H, M, N] without copying: strides are 0 where nothing depends on an axis.
     """
 
     rows: int
     cols: int
     scale: float
+    unit: float
+    base2: int | None
     inner: float
     falling: int | None
     cap: float | None
@@ -98,13 +101,26 @@ def add_dot(total, a, b):
 
 
 @triton.jit
+def power(x, rules):
+    """exp(x / unit)."""
+    return tl.exp(x) if rules.base2 is None else tl.exp2(x)
+
+
+@triton.jit
+def logarithm(x, rules):
+    """log(x) * unit."""
+    return tl.log(x) if rules.base2 is None else tl.log2(x)
+
+
+@triton.jit
 def tanh(x):
     """(1 - e) / (1 + e) with e = exp(-2 |x|), and its series near 0, where that difference would lose digits."""
     size = tl.abs(x)
     e = tl.exp2(size * (-2.0 * LOG2E))
     far = (1.0 - e) / (1.0 + e)
-    x2 = x * x
-    near = x + x * x2 * (-1.0 / 3 + x2 * (2.0 / 15 + x2 * (-17.0 / 315 + x2 * (62.0 / 2835))))
+    small = tl.minimum(tl.maximum(x, -0.25), 0.25)
+    s2 = small * small
+    near = small + small * s2 * (-1.0 / 3 + s2 * (2.0 / 15 + s2 * (-17.0 / 315 + s2 * (62.0 / 2835))))
     return tl.where(size < 0.25, near, tl.where(x < 0, -far, far))
 
 
@@ -215,7 +231,7 @@ def load_cells(one, row, col):
 
 @triton.jit
 def scored(product, i, j, batch, head, rules, BAND: tl.constexpr):
-    """score(i, j) * log2 e of a tile from its products q.k, HIDDEN where the mask hides key j from query i.
+    """score(i, j) * unit of a tile from its products q.k, HIDDEN where the mask hides key j from query i.
 
     i and j are index tensors that broadcast to the tile, either way round. BAND=False skips the interval test where
     the caller knows that every query of the tile sees every key of it. Indices outside of the map read what lies at
@@ -228,7 +244,7 @@ def scored(product, i, j, batch, head, rules, BAND: tl.constexpr):
     col = tl.maximum(tl.minimum(j, rules.cols - 1), 0).to(tl.int64)
     if rules.bias is not None:
         bias = load_cells(head_of(rules.bias, batch, head), row, col).to(tl.float32)
-        score = tl.maximum(score + bias * LOG2E, HIDDEN)
+        score = tl.maximum(score + bias * rules.unit, HIDDEN)
     if rules.dense is not None:
         dense = load_cells(head_of(rules.dense, batch, head), row, col)
         if rules.floor is None:
@@ -236,7 +252,7 @@ def scored(product, i, j, batch, head, rules, BAND: tl.constexpr):
         else:
             shown = dense.to(tl.float32) > rules.floor
             dense = tl.where(shown, dense.to(tl.float32), 0.0)
-            score = tl.where(shown, tl.maximum(score + dense * LOG2E, HIDDEN), HIDDEN)
+            score = tl.where(shown, tl.maximum(score + dense * rules.unit, HIDDEN), HIDDEN)
     if rules.padding is not None:
         padding = head_of(rules.padding, batch, head)
         score = tl.where(tl.load(padding.data + col * padding.strides[3]) != 0, score, HIDDEN)
@@ -251,9 +267,9 @@ def scored(product, i, j, batch, head, rules, BAND: tl.constexpr):
 
 @triton.jit
 def levels(logsumexp, flat, i, rules):
-    """logsumexp[i] * log2 e; +inf for queries that see nothing or do not exist, which makes their weights 0."""
+    """logsumexp[i] * unit; +inf for queries that see nothing or do not exist, which makes their weights 0."""
     level = tl.load(logsumexp + flat * rules.rows + i, mask=i < rules.rows, other=float("-inf"))
-    return tl.where(level == float("-inf"), float("inf"), level * LOG2E)
+    return tl.where(level == float("-inf"), float("inf"), level * rules.unit)
 
 
 @triton.jit

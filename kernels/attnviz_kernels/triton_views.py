@@ -20,6 +20,7 @@ from .triton_masks import (
     last_key,
     levels,
     load_tile,
+    power,
     row_phases,
     scored,
 )
@@ -66,7 +67,7 @@ def tile_kernel(queries, keys, logsumexp, chosen, output, rules, heads, groups, 
     key = load_tile(head_of(keys, batch, group), j, rules.cols, T.D, T.BLOCK_D, True)
     product = dot(query, tl.trans(key))
     score = scored(product, i[:, None], j[None, :], batch, head, rules, True)
-    weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[:, None])
+    weight = power(score - levels(logsumexp, flat, i, rules)[:, None], rules)
     row = place * (bottom - top) + (i - top)
     cell = row[:, None] * (right - left) + (j - left)[None, :]
     tl.store(output + cell, weight, mask=(i < bottom)[:, None] & (j < right)[None, :])
@@ -98,7 +99,7 @@ def push_kernel(queries, keys, logsumexp, vectors, output, rules, heads, groups,
         score = scored(product, i[:, None], j[None, :], batch, head, rules, True)
         pointers = vectors.data + j.to(tl.int64)[:, None] * vectors.strides[2] + e[None, :] * vectors.strides[3]
         vector = tl.load(pointers, mask=(j < rules.cols)[:, None] & (e < width)[None, :], other=0.0)
-        total = add_dot(total, tl.exp2(score - level[:, None]), vector)
+        total = add_dot(total, power(score - level[:, None], rules), vector)
     cell = (flat * rules.rows + i)[:, None] * width + e[None, :]
     tl.store(output + cell, total, mask=(i < rules.rows)[:, None] & (e < width)[None, :])
 
@@ -130,7 +131,7 @@ def pull_kernel(queries, keys, logsumexp, vectors, output, rules, heads, groups,
         query = load_tile(queries, i, rules.rows, T.D, T.BLOCK_D, True)
         product = dot(key, tl.trans(query))
         score = scored(product, i[None, :], j[:, None], batch, head, rules, True)
-        weight = tl.exp2(score - levels(logsumexp, flat, i, rules)[None, :])
+        weight = power(score - levels(logsumexp, flat, i, rules)[None, :], rules)
         if vectors is not None:
             pointers = vectors.data + i.to(tl.int64)[:, None] * vectors.strides[2] + e[None, :] * vectors.strides[3]
             vector = tl.load(pointers, mask=(i < rules.rows)[:, None] & (e < width)[None, :], other=0.0)
@@ -218,7 +219,7 @@ def pool_kernel(
                     key = load_tile(keys, j, rules.cols, T.D, T.BLOCK_D, True)
                     product = dot(query, tl.trans(key))
                     score = scored(product, i[:, None], j[None, :], batch, head, rules, True)
-                    weight = tl.exp2(score - level[:, None])
+                    weight = power(score - level[:, None], rules)
                     found = tl.maximum(found, weight) if MAXIMUM else found + weight
         slots = tl.reshape(found, [S.ROWS, WIDE_M, S.COLS, WIDE_N])
         r, c = band + tl.arange(0, S.ROWS), first + tl.arange(0, S.COLS)
