@@ -45,7 +45,7 @@ class Token:
     def label(self) -> str:
         """What a person reads: the text without its leading space, white space and control characters made visible."""
         text = self.text[1:] if len(self.text) > 1 and self.text[0] == " " else self.text
-        shown = printable(text)
+        shown = printable(text) if text != "\u200d" else "<U+200D>"
         return f"{shown} {self.part[0]}/{self.part[1]}" if self.part else shown
 
     def __str__(self) -> str:
@@ -173,16 +173,21 @@ def _with_parts(tokens: list[Token]) -> tuple[Token, ...]:
     start = 0
     while start < len(tokens):
         stop = start + 1
-        first = tokens[start]
-        while stop < len(tokens) and first.start is not None and tokens[stop].start is not None:
-            if (tokens[stop].start, tokens[stop].end) != (first.start, first.end):
-                break
+        characters = _characters(tokens[start])
+        while stop < len(tokens) and characters is not None and _characters(tokens[stop]) == characters:
             stop += 1
         if stop - start > 1:
             for index in range(start, stop):
                 result[index] = replace(tokens[index], part=(index - start + 1, stop - start))
         start = stop
     return tuple(result)
+
+
+def _characters(token: Token) -> tuple[int, int] | None:
+    """The characters of a token without white space before them, which the first of several tokens may hold as well."""
+    if token.start is None or token.end is None:
+        return None
+    return token.end - len(token.text.lstrip()), token.end
 
 
 def words(tokens: Sequence[Token], text: str | None, rule: str = "punctuation") -> tuple[Word, ...]:
