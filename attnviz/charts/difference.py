@@ -38,7 +38,7 @@ def difference(one: Head, other: Head, *, theme: str | None = "screen", width: i
     change = _change(one, other)
     chart = _cells(change, one, other, step, _scale(change.abs().max().item(), theme)).properties(
         title={
-            "text": f"{_place(other)} less {_place(one)}",
+            "text": f"{_place(other).capitalize()} less {_place(one)}",
             "subtitle": _models(one, other),
         },
         description=f"{_place(other)} less {_place(one)}: {rows} queries down, {cols} keys across.",

@@ -94,7 +94,7 @@ def _place(look: Look, wanted: Wanted, whole: Trace) -> tuple[Wanted, Trace, Hea
 def _difference(look: Look, wanted: Wanted, other: Head) -> None:
     found = compare_heads(look.head, other)
     left, right = st.columns([3, 2], gap="large")
-    chart = partial(charts.difference, look.head, other, width=560)
+    chart = partial(charts.difference, look.head, other, width=500)
     table = found.table()
     with left:
         figures.show(chart(theme=figures.theme()))

@@ -21,7 +21,7 @@ def test_two_heads(visit):
     found = compare_heads(trace[0, 1], trace[1, 2])
     assert app.metric[0].value == f"{found.mean:.3f}"
     assert app.dataframe[0].value["distance"].tolist() == pytest.approx(found.table()["distance"].tolist(), abs=1e-4)
-    assert "layer 1, head 2 less layer 0, head 1" in charts(app)[2]
+    assert "Layer 1, head 2 less layer 0, head 1" in charts(app)[2]
     every = app.dataframe[1].value
     assert len(every) == 5
     assert (0, 1) not in set(zip(every["layer"], every["head"], strict=True))

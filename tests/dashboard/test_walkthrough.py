@@ -1,0 +1,121 @@
+"""What the walkthrough shows holds on the toy example, on made-up traces and on real tiny models."""
+
+import math
+
+import pytest
+import torch
+from traces import make_trace
+
+from attnviz import inspect, load_model
+from attnviz.charts import lessons as charts
+from attnviz.dashboard import lessons
+from attnviz.dashboard.jobs import Job
+from attnviz.dashboard.walkthrough import TOPICS
+from attnviz.errors import UsageError
+
+TEXT = "the cat sat . the cats sat ."
+
+
+def test_the_toy_is_what_softmax_of_its_products_gives():
+    head = lessons.toy()[0, 0]
+    query, key = head.view.view.query[0, 0].double(), head.view.view.key[0, 0].double()
+    expected = torch.softmax(query @ key.T / math.sqrt(4), -1)
+    assert torch.allclose(head.weights().double(), expected, atol=1e-6)
+    assert [token.label for token in head.rows] == list(lessons.TOY)
+
+
+def test_gradients_vanish_without_division():
+    trace = make_trace()
+    table, divisor = lessons.gradients(trace[0, 0], 2)
+    assert divisor == pytest.approx(math.sqrt(8))
+    weights = trace[0, 0].weights()[2].double()
+    jacobian = torch.diag(weights) - torch.outer(weights, weights)
+    own = table[table["divisor"] == divisor].iloc[0]
+    assert own["jacobian"] == pytest.approx(jacobian.norm().item(), abs=1e-6)
+    assert own["largest"] == pytest.approx(weights.max().item(), abs=1e-6)
+    assert table["jacobian"].iloc[0] < own["jacobian"]
+
+
+def test_a_mask_keeps_ratios_and_gives_the_causal_map():
+    free, causal = make_trace(), make_trace(causal=True)
+    found = lessons.masked(free[1, 2])
+    assert found.change < 1e-9
+    assert torch.allclose(found.without.weights(), free[1, 2].weights(), atol=1e-6)
+    assert torch.allclose(found.with_mask.weights(), causal[1, 2].weights(), atol=1e-6)
+
+
+def test_long_texts_are_cut():
+    trace = make_trace([f"w{n}" for n in range(100)], 1, 1)
+    assert lessons.masked(trace[0, 0]).without.shape == (lessons.LONGEST, lessons.LONGEST)
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_shuffling_the_toy(head):
+    assert lessons.shuffled_toy(head, positions=False).change < 1e-6
+    assert lessons.shuffled_toy(head, positions=True).change > 0.05
+
+
+def test_shuffling_an_encoder_matters_only_with_positions(model_folder):
+    model, tokenizer = load_model(model_folder / "bert")
+    found = [lessons.shuffled_model(model, tokenizer, TEXT, (1, 2), told, Job("x")) for told in (False, True)]
+    assert found[0].change < 1e-5
+    assert found[1].change > 1e-4
+    assert torch.allclose(found[1].before.weights(), inspect((model, tokenizer), TEXT)[1, 2].weights(), atol=1e-6)
+
+
+def test_a_causal_mask_lets_order_in(model_folder):
+    model, tokenizer = load_model(model_folder / "llama")
+    assert lessons.shuffled_model(model, tokenizer, TEXT, (0, 1), False, Job("x")).change > 1e-3
+
+
+def test_an_order_is_the_same_every_time_and_keeps_what_is_fixed():
+    order = lessons.order_of(7, [0, 6])
+    assert sorted(order) == list(range(7))
+    assert (order[0], order[6]) == (0, 6)
+    assert order == lessons.order_of(7, [0, 6])
+    assert order != list(range(7))
+
+
+def test_one_head_for_many():
+    trace = make_trace(heads=3)
+    table = lessons.one_or_many(trace, 1)
+    entropies = [trace[1, head].entropy.mean().item() for head in range(3)]
+    assert table[table["head"] >= 0]["entropy"].tolist() == pytest.approx(entropies, abs=1e-5)
+    assert len(table[table["head"] < 0]) == 1
+
+
+def test_a_trace_of_weights_alone_is_refused():
+    from traces import trace_of
+
+    trace = trace_of([[[[1.0, 0.0], [0.5, 0.5]]]])
+    for lesson in (lambda: lessons.masked(trace[0, 0]), lambda: lessons.one_or_many(trace, 0)):
+        with pytest.raises(UsageError, match=r"^this needs query and key: of layer 0 only the weights were recorded$"):
+            lesson()
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("on", ["Toy example", "This head"])
+def test_every_topic_opens(real, topic, on):
+    app = real("walkthrough", model="bert", topic=topic, on=on)
+    assert not app.error
+    assert not app.warning
+    assert app.main.get("vega_lite_chart")
+    assert app.markdown or topic == "Cost"
+
+
+def test_the_cost_of_a_long_map_is_told(visit):
+    table = visit("walkthrough", topic="Cost").dataframe[0].value
+    last = table.iloc[-1]
+    assert (last["tokens"], last["map in bytes"]) == (131072, 4 * 131072**2)
+
+
+def test_figures_carry_the_tables():
+    table, divisor = lessons.gradients(make_trace()[0, 0], 1)
+    spec = charts.gradients(table, divisor).to_dict()
+    assert [len(panel["layer"]) for panel in spec["vconcat"]] == [2, 2]
+    from attnviz.analysis.sparsity import cost_table
+
+    rows = [row for data in charts.cost(cost_table([1024, 2048])).to_dict()["datasets"].values() for row in data]
+    assert {row["bytes"] for row in rows if row["what"] == "map in bytes"} == {4 * 1024**2, 4 * 2048**2}
+    many = charts.heads_and_one(lessons.one_or_many(make_trace(), 0)).to_dict()
+    assert many["title"]["text"] == "3 heads, and one in their place"
