@@ -206,11 +206,11 @@ static void add_extra(const float* extra, int64_t from, const Span* spans, int c
 }
 
 static void soften(float cap, int64_t from, const Span& s, float* scores) {
-    const V limit = set(cap), inverse = set(1 / cap);
+    const V limit = set(cap);
     for (int64_t j = s.begin - from; j < s.end - from; ++j)
         for (int v = s.vector; v < s.vector + s.vectors; ++v) {
             float* score = scores + j * L + v * W;
-            store(score, mul(limit, tanh_of(mul(load(score), inverse))));
+            store(score, mul(limit, tanh_of(divide(load(score), limit))));
         }
 }
 
