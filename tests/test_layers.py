@@ -13,7 +13,7 @@ LIBRARY = ROOT / "attnviz"
 LIBRARY_LAYERS = (
     {"errors", "axes"},
     {"estimate", "numbers", "files"},
-    {"tokens", "views", "composed", "trace", "storage"},
+    {"tokens", "views", "composed", "trace", "variants", "storage"},
     {"models"},
     {"recording"},
     {"analysis"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -26,6 +26,50 @@ def choose(
     return chosen
 
 
+def suggest(**first: int) -> None:
+    """What a page opens with where neither URL nor visitor said anything yet; put into the URL at once."""
+    new = {key: value for key, value in first.items() if key not in st.query_params and key not in st.session_state}
+    _open_with(new)
+
+
+def _open_with(first: Mapping[str, int]) -> None:
+    # a widget takes its first value from the session, and leaves a URL alone that already says the same
+    if first:
+        st.query_params.update({key: str(value) for key, value in first.items()})
+        st.session_state.update(first)
+
+
+def choose_number(label: str, options: Sequence[int], key: str, first: int) -> int:
+    """A select box of numbers that opens on `first`; what is chosen always stands in the URL."""
+    names = [str(option) for option in options]
+    warn_unknown(label, names, key, str(first))
+    _keep_within(key, options, first)
+    look: Any = {"index": None, "required": True, "bind": "query-params"}
+    chosen: int | None = st.selectbox(label, options, key=key, **look)
+    return first if chosen is None else chosen
+
+
+def position(label: str, count: int, key: str, first: int = 0) -> int:
+    """A number from 0 to count - 1 that opens on `first`; what is chosen always stands in the URL."""
+    asked = st.query_params.get(key)
+    if asked is not None and not (asked.isdigit() and int(asked) < count):
+        have = f"there is 0 to {count - 1}"
+        message = f"{label} {asked!r} from the address does not exist here, showing {first}: {have}"
+        st.warning(plain(message), icon=":material/info:")
+    _keep_within(key, range(count), first)
+    chosen = st.number_input(label, 0, count - 1, None, key=key, bind="query-params")
+    return first if chosen is None else int(chosen)
+
+
+def _keep_within(key: str, options: Sequence[int], first: int) -> None:
+    """Fall back to `first` where URL or visitor ask for what is not there."""
+    if key in st.session_state:
+        if st.session_state[key] not in options:
+            st.session_state[key] = first
+    elif st.query_params.get(key) not in [str(option) for option in options]:
+        _open_with({key: first})
+
+
 def switch(label: str, options: Sequence[str], key: str, *, words: Callable[[str], str] = str, **look: Any) -> str:
     """A row of buttons of which one is on."""
     warn_unknown(label, [words(option) for option in options], key)
@@ -35,25 +79,17 @@ def switch(label: str, options: Sequence[str], key: str, *, words: Callable[[str
     return chosen
 
 
-def warn_unknown(label: str, options: Sequence[str], key: str) -> None:
-    """One line when the URL names an option that does not exist; the widget then falls back to its first."""
-    message = unknown(label, options, st.query_params.get(key))
+def warn_unknown(label: str, options: Sequence[str], key: str, shown: str | None = None) -> None:
+    """One line when the URL names an option that does not exist; the widget falls back to `shown`, or its first."""
+    message = unknown(label, options, st.query_params.get(key), options[0] if shown is None else shown)
     if message:
         st.warning(plain(message), icon=":material/info:")
 
 
-def unknown(label: str, options: Sequence[str], asked: str | None) -> str | None:
-    """What to say about an option that was asked for, or None if it is there."""
+def unknown(label: str, options: Sequence[str], asked: str | None, shown: str) -> str | None:
+    """What to say about an option that was asked for while another is shown, or None if it is there."""
     if asked is None or asked in options:
         return None
-    have = f"{options[0]} to {options[-1]}" if all(word.isdigit() for word in options) else ", ".join(options)
-    return f"{label} {asked!r} from the address does not exist here, showing {options[0]}: there is {have}"
-
-
-def position(label: str, count: int, key: str) -> int:
-    """A number from 0 to count - 1."""
-    if key in st.query_params:
-        warn_unknown(label, [str(place) for place in range(count)], key)
-    if st.session_state.get(key, 0) >= count:
-        st.session_state[key] = 0
-    return int(st.number_input(label, 0, count - 1, key=key, bind="query-params"))
+    run = all(word.isdigit() for word in options) and int(options[-1]) - int(options[0]) == len(options) - 1
+    have = f"{options[0]} to {options[-1]}" if run else ", ".join(options)
+    return f"{label} {asked!r} from the address does not exist here, showing {shown}: there is {have}"

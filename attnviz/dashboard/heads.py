@@ -9,6 +9,7 @@ import streamlit as st
 from .. import charts
 from . import exports, figures, runs
 from .controls import choose, switch
+from .jobs import READING
 from .selection import select_head
 from .sidebar import Look, heads_table
 from .statistics import STATISTICS, title
@@ -44,9 +45,10 @@ def _maps(look: Look, _: pd.DataFrame) -> None:
     theme = figures.theme()
     chart = obtain(
         runs.traces(),
-        (look.wanted, "maps", theme),
+        (look.wanted, look.kind, look.trace.batch, "maps", theme),
         lambda _: charts.thumbnails(look.trace, theme=theme, width=560),
         lambda chart: runs.table_bytes(chart.data),
+        READING,
     )
     figures.clickable(figures.framed(chart, look.head), "maps", select_head, PLACE)
     exports.offer(look.wanted, "thumbnails", look.trace)

@@ -1,12 +1,24 @@
-"""Long work: one queue for the whole server, with progress and cancel, outside the threads that draw pages."""
+"""Long work: one queue for the whole server, with progress and cancel, outside the threads that draw pages.
+
+The queue has lanes, so that nobody waits for somebody else's long run to read a trace or to record a short text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from threading import Event, Lock
 from typing import Any
+
+import torch
+
+LONG, SHORT, READING = "long", "short", "reading"
+LANES = {LONG: 1, SHORT: 1, READING: 2}
+"""Jobs done at the same time: long runs of models, recordings of short texts, and what only reads files and traces."""
+
+_TORCH_THREADS = torch.get_num_threads()
 
 
 class CancelledError(Exception):
@@ -14,12 +26,13 @@ class CancelledError(Exception):
 
 
 class Job:
-    """One piece of work. `stage` says what it does now, `fraction` how far it is, `error` why it failed."""
+    """One piece of work. `stage` says what it does now, `fraction` how far it is; then `value` or `error` is there."""
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.stage = "Waiting for the runs before this one"
         self.fraction = 0.0
+        self.value: Any = None
         self.error: BaseException | None = None
         self._ended = Event()
         self._cancelled = Event()
@@ -44,10 +57,10 @@ class Job:
         return self._ended.wait(seconds)
 
     def run(self, work: Callable[[Job], object]) -> None:
-        """Do the work; what goes wrong is kept in `error`."""
+        """Do the work; what it gives is kept in `value`, what goes wrong in `error`."""
         try:
             self.step("Starting")
-            work(self)
+            self.value = work(self)
         except BaseException as error:
             self.error = error
         finally:
@@ -55,14 +68,16 @@ class Job:
 
 
 class Queue:
-    """Runs jobs one after the other, at most one a visitor: asking for something else cancels the one before."""
+    """Runs the jobs of a lane in turn, at most one a visitor: asking for something else cancels the one before."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attnviz-job")
+        # torch keeps the number per thread, and new threads take over what was set last anywhere
+        prepare = partial(torch.set_num_threads, _TORCH_THREADS)
+        self._lanes = {lane: ThreadPoolExecutor(count, f"attnviz-{lane}", prepare) for lane, count in LANES.items()}
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()
 
-    def submit(self, visitor: str, key: Hashable, work: Callable[[Job], object]) -> Job:
+    def submit(self, visitor: str, key: Hashable, work: Callable[[Job], object], lane: str = LONG) -> Job:
         """The visitor's job of this key, running or ended, or a new one."""
         with self._lock:
             job = self._jobs.get(visitor)
@@ -71,7 +86,7 @@ class Queue:
             if job is not None:
                 job.cancel()
             self._jobs[visitor] = job = Job(key)
-            self._executor.submit(job.run, work)
+            self._lanes[lane].submit(job.run, work)
             return job
 
     def leave(self, visitor: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -54,11 +55,13 @@ def queue() -> Queue:
     return Queue()
 
 
-def keep(cache: Cache, key: Hashable, work: Callable[[Job], Any], size: Callable[[Any], int], job: Job) -> None:
-    """Do the work and keep what it makes, unless another visitor's job already did."""
-    if cache.get(key) is None:
+def keep(cache: Cache, key: Hashable, work: Callable[[Job], Any], size: Callable[[Any], int], job: Job) -> Any:
+    """The value kept under the key, made first unless another visitor's job already did."""
+    value = cache.get(key)
+    if value is None:
         value = work(job)
         cache.put(key, value, size(value))
+    return value
 
 
 def load(model: str, job: Job) -> tuple[Any, Any]:
@@ -82,16 +85,29 @@ def open_trace(name: str, job: Job) -> Trace:
     return attnviz.load(Path(locate(name, settings())))
 
 
+def twin(model: Any) -> Any:
+    """The same model, its weights in the same memory, as modules of their own: what is done to them while it runs, by
+    recording, silencing heads or watching progress, does not meet what another job does to the model."""
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, shared)
+
+
 def record(model: Any, tokenizer: Any, wanted: Wanted, job: Job) -> Trace:
     """The trace of a text."""
     import attnviz
 
     stage = f"Recording every head of {wanted.model}"
     job.step(stage)
-    with watched(model, job, stage):
-        trace = attnviz.inspect((model, tokenizer), wanted.text)
+    own = twin(model)
+    with watched(own, job, stage):
+        trace = attnviz.inspect((own, tokenizer), wanted.text)
     trace.model = wanted.model
     return trace
+
+
+def mapped_bytes(trace: Trace) -> int:
+    """The memory a trace from a file takes: its tensors stay in the file, which the system reads as it likes."""
+    return 200 * sum(len(axis.tokens) for axes in trace.axes.values() for axis in axes)
 
 
 def table_bytes(table: pd.DataFrame) -> int:

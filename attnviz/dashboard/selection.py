@@ -1,4 +1,4 @@
-"""Which head and which token are looked at; both live in the URL under "layer", "head" and "token"."""
+"""What is looked at: the head under "layer" and "head" in the URL, a query under "token", a key under "key"."""
 
 from __future__ import annotations
 
@@ -14,5 +14,10 @@ def select_head(place: Mapping[str, Any]) -> None:
 
 
 def select_token(position: int) -> None:
-    """Look at another token."""
+    """Look at another token, as a query."""
     st.session_state["token"] = position
+
+
+def select_key(position: int) -> None:
+    """Look at another token, as a key."""
+    st.session_state["key"] = position

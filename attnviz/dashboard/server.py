@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..models import BUNDLED
+from . import tiles
 from .settings import settings
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ def index(_: Request) -> Response:
 @asynccontextmanager
 async def warm(_: Any) -> AsyncIterator[None]:
     """Load the first model while the first visitor's browser still opens, if that takes no download."""
+    import torch
+
     from . import runs
+
+    # the default of threads that begin from here on, which draw pages: many small steps, for several visitors
+    torch.set_num_threads(1)
 
     first = next(iter(BUNDLED))
     if BUNDLED[first].fetched:
@@ -98,6 +104,7 @@ def app_options() -> dict[str, Any]:
     from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.routing import Route
 
+    from . import frames
     from .shell import PAGES
 
     if not settings().allow_hub:
@@ -105,7 +112,7 @@ def app_options() -> dict[str, Any]:
     return {
         "script_path": HERE / "script.py",
         "lifespan": warm,
-        "routes": [Route(f"/{name}", index) for name in ("", *PAGES)],
+        "routes": [*tiles.routes(), *frames.routes(), *(Route(f"/{name}", index) for name in ("", *PAGES))],
         "middleware": [
             Middleware(SecurityHeaders),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(settings().hosts)),

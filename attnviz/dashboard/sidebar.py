@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from ..errors import UsageError
 from . import runs
+from .cache import tensor_bytes
 from .choices import TRACE, offered
-from .controls import choose
+from .controls import choose, choose_number, position, suggest
 from .examples import EXAMPLES, FIRST
+from .jobs import LONG, READING, SHORT
+from .places import part_of
 from .settings import AUTO_TOKENS, settings
+from .start import start
 from .waiting import obtain
 
 if TYPE_CHECKING:
@@ -26,11 +31,16 @@ TEXT_LIMIT = 5000
 
 @dataclass(frozen=True)
 class Look:
-    """What the visitor looks at: a trace, and one head of it."""
+    """What the visitor looks at: one kind of attention of one sequence, and one head of it.
+
+    `whole` is the trace with everything that was recorded.
+    """
 
     wanted: runs.Wanted
     trace: Trace
     head: Head
+    kind: str
+    whole: Trace
 
 
 def look() -> Look:
@@ -42,7 +52,7 @@ def look() -> Look:
     wanted = runs.Wanted(model, text)
     trace = _open(wanted) if wanted.saved else _record(wanted, tokens)
     with place:
-        return _head(wanted, trace)
+        return _choice(wanted, trace)
 
 
 def _text() -> str:
@@ -56,12 +66,12 @@ def _use_example() -> None:
 
 
 def _open(wanted: runs.Wanted) -> Trace:
-    trace: Trace = obtain(runs.traces(), wanted, partial(runs.open_trace, wanted.model))
+    trace: Trace = obtain(runs.traces(), wanted, partial(runs.open_trace, wanted.model), runs.mapped_bytes, READING)
     return trace
 
 
 def _record(wanted: runs.Wanted, tokens: Any) -> Trace:
-    model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1)
+    model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1, READING)
     count = runs.count_tokens(tokenizer, wanted.text)
     tokens.caption(f"{count:,} tokens")
     runs.check_length(count)
@@ -69,7 +79,8 @@ def _record(wanted: runs.Wanted, tokens: Any) -> Trace:
         st.toast("This run had made room for others; it is recorded again.")
     if count > AUTO_TOKENS and runs.traces().get(wanted) is None:
         _confirm(wanted, count)
-    trace: Trace = obtain(runs.traces(), wanted, partial(runs.record, model, tokenizer, wanted))
+    lane = LONG if count > AUTO_TOKENS else SHORT
+    trace: Trace = obtain(runs.traces(), wanted, partial(runs.record, model, tokenizer, wanted), tensor_bytes, lane)
     return trace
 
 
@@ -83,15 +94,25 @@ def _confirm(wanted: runs.Wanted, count: int) -> None:
     st.session_state["confirmed"] = wanted
 
 
-def _head(wanted: runs.Wanted, trace: Trace) -> Look:
+def _choice(wanted: runs.Wanted, whole: Trace) -> Look:
+    kinds = [kind for kind in whole.kinds if kind != "pool"] or list(whole.kinds)
+    if not kinds:
+        raise UsageError("this trace holds no attention: record another model, or open another trace")
+    kind = choose("Attention", kinds, "kind") if len(kinds) > 1 else kinds[0]
+    sequence = position("Sequence", whole.batch_size, "sequence") if whole.batch_size > 1 else 0
+    trace = part_of(whole, kind, sequence)
+    best = runs.traces().make((wanted, kind, sequence, "start"), lambda: start(trace), lambda found: 200 * len(found))
+    first = max(best, key=lambda layer: best[layer][1])
+    asked = st.query_params.get("layer", "")
+    suggest(layer=first, head=best[int(asked) if asked in map(str, best) else first][0])
     with st.container(horizontal=True, wrap=False):
-        layer = choose("Layer", trace.layers, "layer")
-        head = choose("Head", range(trace.head_count(layer)), "head")
-    return Look(wanted, trace, trace[layer, head])
+        layer = choose_number("Layer", trace.layers, "layer", first)
+        head = choose_number("Head", trace.record(layer).head_numbers, "head", best[layer][0])
+    return Look(wanted, trace, trace[layer, head], kind, whole)
 
 
 def heads_table(look: Look) -> pd.DataFrame:
     """`Trace.heads()`, computed once."""
-    key = (look.wanted, "heads")
-    table: pd.DataFrame = obtain(runs.traces(), key, lambda _: look.trace.heads(), runs.table_bytes)
+    key = (look.wanted, look.kind, look.trace.batch, "heads")
+    table: pd.DataFrame = obtain(runs.traces(), key, lambda _: look.trace.heads(), runs.table_bytes, READING)
     return table

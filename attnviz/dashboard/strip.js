@@ -24,6 +24,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
   list.replaceChildren(...cells);
   if (!cells.some((cell) => cell.tabIndex === 0) && cells.length) cells[0].tabIndex = 0;
   if (held) cells.find((cell) => cell.tabIndex === 0)?.focus();
+  if (list.dataset.selected !== String(data.selected)) {
+    list.dataset.selected = String(data.selected);
+    const cell = cells.find((one) => one.dataset.position === list.dataset.selected);
+    if (cell) list.scrollTop = cell.offsetTop - list.offsetTop - list.clientHeight / 2 + cell.clientHeight / 2;
+  }
 
   list.onclick = (event) => {
     const cell = event.target.closest(".token");

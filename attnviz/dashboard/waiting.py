@@ -10,24 +10,30 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from . import runs
 from .cache import Cache, tensor_bytes
-from .jobs import CancelledError, Job
+from .jobs import LONG, CancelledError, Job
 
 UNSEEN = 0.8
 """Seconds a job may take before progress is shown."""
 
 
-def obtain(cache: Cache, key: Hashable, work: Callable[[Job], Any], size: Callable[[Any], int] = tensor_bytes) -> Any:
+def obtain(
+    cache: Cache,
+    key: Hashable,
+    work: Callable[[Job], Any],
+    size: Callable[[Any], int] = tensor_bytes,
+    lane: str = LONG,
+) -> Any:
     """The value kept under the key, made first as a job; the page stops here if that fails or is cancelled."""
     kept = cache.get(key)
     if kept is not None:
         return kept
-    job = runs.queue().submit(visitor(), key, lambda job: runs.keep(cache, key, work, size, job))
+    job = runs.queue().submit(visitor(), key, lambda job: runs.keep(cache, key, work, size, job), lane)
     if not job.wait(UNSEEN):
         _watch(job)
     if job.error is not None:
         _failed(job.error)
     runs.queue().leave(visitor())
-    return cache.get(key)
+    return job.value
 
 
 def visitor() -> str:

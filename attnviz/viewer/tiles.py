@@ -16,6 +16,9 @@ from ..trace import Head
 TILE = 256
 """Cells along a tile's side."""
 
+BAND = 1 << 22
+"""Weights computed at once."""
+
 DECADES = 6.0
 """Powers of ten below 1 that a byte covers."""
 
@@ -38,6 +41,14 @@ def tile_bytes(head: Head, level: int, down: int, across: int) -> Tensor:
 
     Raises UsageError for a tile outside the map.
     """
+    return torch.cat([codes(head, level, rows, cols) for rows, cols in bands(head, level, down, across)])
+
+
+def bands(head: Head, level: int, down: int, across: int, most: int = BAND) -> list[tuple[slice, slice]]:
+    """A tile as ranges of rows and columns, one below the other, each of at most `most` weights or one row of cells.
+
+    Raises UsageError for a tile outside the map.
+    """
     rows, cols = head.shape
     if not 0 <= level <= deepest(rows, cols):
         raise UsageError(f"level {level} does not exist: this map has levels 0 to {deepest(rows, cols)}")
@@ -45,10 +56,14 @@ def tile_bytes(head: Head, level: int, down: int, across: int) -> Tensor:
     top, left = down * side, across * side
     if not (0 <= top < rows and 0 <= left < cols):
         raise UsageError(f"tile {down}, {across} of level {level} lies outside the map of {rows} x {cols}")
-    band, strip = slice(top, min(top + side, rows)), slice(left, min(left + side, cols))
-    if level == 0:
-        return quantise(head.weights(band, strip))
-    return quantise(pool_cells(head, band, strip, 1 << level))
+    bottom, strip = min(top + side, rows), slice(left, min(left + side, cols))
+    height = max(1, most // (strip.stop - left) >> level) << level
+    return [(slice(start, min(start + height, bottom)), strip) for start in range(top, bottom, height)]
+
+
+def codes(head: Head, level: int, rows: slice, cols: slice) -> Tensor:
+    """The bytes of a range of a level, which begins at a multiple of 2^level on both axes."""
+    return quantise(head.weights(rows, cols) if level == 0 else pool_cells(head, rows, cols, 1 << level))
 
 
 def pool_cells(head: Head, rows: slice, cols: slice, size: int) -> Tensor:

@@ -4,10 +4,13 @@
 //   viewer.show(spec, source);    may be called again with another head
 //   viewer.destroy();
 //
-// spec:   {id, rows, cols, rowLabels, colLabels, visible, largest, colours, masked, title, start}
-//         visible and largest hold one number a row: keys it may see, its largest weight
-// source: {tile(level, down, across, signal) -> Promise<Uint8Array | null>}, codes row by row as in tiles.py; null where
-//         the source does not have that tile, so that a coarser one stands in for it
+// spec:   {id, rows, cols, rowLabels, colLabels, visible, largest, colours, masked, title, start, selected, rowNumbers,
+//         colNumbers}; visible and largest hold one number a row: keys it may see, its largest weight; the last three
+//         may be left out: {row, col} to mark, and what rows and columns are numbered by other than their place. With
+//         the same id a spec brings what was not known before, or another selection, and the map stays as it is.
+// source: {tile(level, down, across, signal, part) -> Promise<Uint8Array | null>}, codes row by row as in tiles.py; null
+//         where the source does not have that tile, so that a coarser one stands in for it. part(codes, rows) may be
+//         called before, when the first rows are there
 // onPick: called with {row, col}
 
 const TILE = 256;
@@ -15,6 +18,9 @@ const DECADES = 6;
 const STEPS = 254 / DECADES;
 const LABEL_SIZE = 12;
 const CACHED = 400;
+const MOST_ZOOM = 64;
+const MIN_HEIGHT = 260;
+const LABELS_MEASURED = 1000;
 
 export const weightOf = (code) => (code > 0 ? 10 ** ((code - 1) / STEPS - DECADES) : 0);
 
@@ -30,7 +36,7 @@ export function create(root, onPick) {
     width: Math.max(1, ui.canvas.clientWidth - gutter.left),
     height: Math.max(1, ui.canvas.clientHeight - gutter.top),
   });
-  const fitted = () => Math.min(plot().width / state.spec.cols, plot().height / state.spec.rows, 48);
+  const fitted = () => Math.min(plot().width / state.spec.cols, plot().height / state.spec.rows, MOST_ZOOM);
   const deepest = () => {
     let level = 0;
     while (Math.max(state.spec.rows, state.spec.cols) > TILE * 2 ** level) level += 1;
@@ -39,13 +45,35 @@ export function create(root, onPick) {
   const level = () => Math.min(deepest(), Math.max(0, Math.ceil(-Math.log2(state.view.zoom) - 1e-9)));
 
   function fit() {
-    state.view = { x: 0, y: 0, zoom: fitted() };
+    state.view = { x: 0, y: 0, zoom: fitted(), whole: true };
+  }
+
+  // Margins as wide as the labels need, and the height that shows the whole map at its full width.
+  function arrange() {
+    const { spec } = state;
+    const arranged = `${spec.id} ${spec.rowLabels.length} ${ui.canvas.clientWidth}`;
+    if (state.arranged === arranged) return;
+    state.arranged = arranged;
+    const narrow = ui.canvas.clientWidth < 520;
+    const context = ui.canvas.getContext("2d");
+    context.font = `${LABEL_SIZE}px ${getComputedStyle(ui.root).fontFamily}`;
+    const widest = (labels, count, most) => {
+      const names = count > LABELS_MEASURED ? ["m".repeat(7)] : [String(count), ...labels];
+      const width = names.reduce((found, name) => Math.max(found, context.measureText(name).width), 0);
+      return Math.min(most, Math.ceil(width) + 20);
+    };
+    gutter.left = widest(spec.rowLabels, spec.rows, narrow ? 60 : 104);
+    gutter.top = widest(spec.colLabels, spec.cols, narrow ? 60 : 92);
+    const zoom = Math.min(plot().width / spec.cols, MOST_ZOOM);
+    const height = Math.round(gutter.top + zoom * spec.rows + 2);
+    ui.canvas.style.height = `min(${Math.max(MIN_HEIGHT, height)}px, 76vh)`;
   }
 
   function clampView() {
     const { view, spec } = state;
     const { width, height } = plot();
-    view.zoom = Math.min(64, Math.max(fitted(), view.zoom));
+    if (view.whole) view.zoom = fitted();
+    view.zoom = Math.min(MOST_ZOOM, Math.max(fitted(), view.zoom));
     view.x = Math.min(Math.max(0, spec.cols - width / view.zoom), Math.max(0, view.x));
     view.y = Math.min(Math.max(0, spec.rows - height / view.zoom), Math.max(0, view.y));
   }
@@ -53,7 +81,8 @@ export function create(root, onPick) {
   function zoomAt(factor, px, py) {
     const { view } = state;
     const before = { x: view.x + px / view.zoom, y: view.y + py / view.zoom };
-    view.zoom = Math.min(64, Math.max(fitted(), view.zoom * factor));
+    view.zoom = Math.min(MOST_ZOOM, Math.max(fitted(), view.zoom * factor));
+    view.whole = view.zoom === fitted();
     view.x = before.x - px / view.zoom;
     view.y = before.y - py / view.zoom;
     redraw();
@@ -82,30 +111,53 @@ export function create(root, onPick) {
       if (!keys.has(key)) {
         abort.abort();
         state.waiting.delete(key);
+        if (!isWhole(key)) state.tiles.delete(key);
       }
     for (const tile of needed) {
       const key = keyOf(...tile);
       if (state.tiles.has(key) || state.waiting.has(key)) continue;
       const abort = new AbortController();
-      const { source, spec } = state;
+      const { id } = state.spec;
+      const take = (codes, rows) => {
+        if (state.spec.id !== id || abort.signal.aborted) return;
+        const size = sizeOf(...tile);
+        keep(key, codes && { codes, ...size, there: rows ?? size.height, z: tile[0], down: tile[1], across: tile[2] });
+        redraw();
+      };
       state.waiting.set(key, abort);
-      source
-        .tile(...tile, abort.signal)
-        .then((codes) => {
-          if (state.spec !== spec) return;
-          keep(key, codes && { codes, ...sizeOf(...tile), z: tile[0], down: tile[1], across: tile[2] });
-          redraw();
-        })
+      state.source
+        .tile(...tile, abort.signal, take)
+        .then((codes) => take(codes))
         .catch((error) => {
-          if (error.name !== "AbortError" && state.spec === spec) say(`This part of the map could not be read: ${error.message}`);
+          if (error.name === "AbortError" || state.spec.id !== id) return;
+          keep(key, null);
+          say(`This part of the map could not be read: ${error.message}`);
         })
         .finally(() => {
           if (state.waiting.get(key) === abort) state.waiting.delete(key);
-          ui.root.toggleAttribute("data-busy", state.waiting.size > 0);
+          showProgress();
         });
     }
-    ui.root.toggleAttribute("data-busy", state.waiting.size > 0);
+    showProgress();
   }
+
+  // The share of rows there of all tiles in view, while some are missing.
+  function showProgress() {
+    const busy = state.waiting.size > 0;
+    ui.root.toggleAttribute("data-busy", busy);
+    if (!busy) return;
+    const tiles = wanted();
+    const there = (tile) => {
+      const found = state.tiles.get(keyOf(...tile));
+      return found ? found.there / found.height : 0;
+    };
+    ui.progress.value = tiles.reduce((sum, tile) => sum + there(tile), 0) / tiles.length;
+  }
+
+  const isWhole = (key) => {
+    const tile = state.tiles.get(key);
+    return Boolean(tile) && tile.there === tile.height;
+  };
 
   function sizeOf(z, down, across) {
     const { rows, cols } = state.spec;
@@ -145,7 +197,7 @@ export function create(root, onPick) {
   function shiftOf(row, z) {
     if (look.show === "weight") return 0;
     const last = Math.min(state.spec.rows, (row + 1) * 2 ** z) - 1;
-    if (look.show === "visible") return STEPS * Math.log10(Math.max(1, state.spec.visible[last]));
+    if (look.show === "visible") return STEPS * Math.log10(Math.max(1, state.spec.visible[last] || 1));
     let largest = 0;
     for (let r = row * 2 ** z; r <= last; r += 1) largest = Math.max(largest, state.spec.largest[r] || 0);
     return largest > 0 ? -STEPS * Math.log10(largest) : 0;
@@ -156,7 +208,7 @@ export function create(root, onPick) {
     tile.counts = tile.counts || {};
     if (!tile.counts[look.show]) {
       const counts = new Uint32Array(1024);
-      for (let row = 0; row < tile.height; row += 1) {
+      for (let row = 0; row < tile.there; row += 1) {
         const shift = Math.round(shiftOf(tile.down * TILE + row, tile.z));
         for (let col = 0; col < tile.width; col += 1) {
           const code = tile.codes[row * tile.width + col];
@@ -191,7 +243,7 @@ export function create(root, onPick) {
     for (let index = 0; index < 256; index += 1) table[index] = pack(mix(stops, index / 255));
     const masked = pack(parse(getComputedStyle(ui.root).getPropertyValue("--map-masked").trim() || state.spec.masked));
     const [least, most] = [weightOf(low), weightOf(high)];
-    for (let row = 0; row < tile.height; row += 1) {
+    for (let row = 0; row < tile.there; row += 1) {
       const shift = shiftOf(tile.down * TILE + row, tile.z);
       for (let col = 0; col < tile.width; col += 1) {
         const at = row * tile.width + col;
@@ -217,7 +269,7 @@ export function create(root, onPick) {
   function draw() {
     state.frame = 0;
     if (!state.spec || !ui.canvas.isConnected || ui.canvas.clientWidth === 0) return;
-    Object.assign(gutter, ui.canvas.clientWidth < 520 ? { left: 60, top: 60 } : { left: 104, top: 92 });
+    arrange();
     clampView();
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [ui.canvas.clientWidth, ui.canvas.clientHeight];
@@ -234,6 +286,7 @@ export function create(root, onPick) {
     drawTiles(context, needed);
     drawFrame(context, ink);
     drawLabels(context, ink);
+    drawSelected(context, ink);
     drawCross(context, ink);
     request(needed);
   }
@@ -250,12 +303,11 @@ export function create(root, onPick) {
     context.imageSmoothingEnabled = false;
     for (const [z, down, across] of needed) {
       let [up, d, a] = [z, down, across];
-      let image = picture(keyOf(up, d, a));
-      while (!image && up < deepest()) {
-        [up, d, a] = [up + 1, d >> 1, a >> 1];
-        image = picture(keyOf(up, d, a));
+      while (!isWhole(keyOf(up, d, a)) && up < deepest()) [up, d, a] = [up + 1, d >> 1, a >> 1];
+      for (const from of up > z ? [[up, d, a], [z, down, across]] : [[z, down, across]]) {
+        const image = picture(keyOf(...from));
+        if (image) drawPart(context, image, [z, down, across], from);
       }
-      if (image) drawPart(context, image, [z, down, across], [up, d, a]);
     }
     context.restore();
   }
@@ -288,11 +340,11 @@ export function create(root, onPick) {
     context.font = `${LABEL_SIZE}px ${getComputedStyle(ui.root).fontFamily}`;
     context.textBaseline = "middle";
     context.fillStyle = ink.text;
-    const text = (labels, index) => (every === 1 ? labels[index] : String(index));
+    const text = (labels, numbers, index) => (every === 1 && labels[index]) || String(numbered(numbers, index));
     context.textAlign = "right";
     for (let row = firstOf(view.y, every); row < Math.min(spec.rows, view.y + height / view.zoom); row += every) {
       context.globalAlpha = state.cross && state.cross.row === row ? 1 : 0.7;
-      context.fillText(clip(context, text(spec.rowLabels, row), gutter.left - 14), gutter.left - 8, toY(row + (every === 1 ? 0.5 : 0)));
+      context.fillText(clip(context, text(spec.rowLabels, spec.rowNumbers, row), gutter.left - 14), gutter.left - 8, toY(row + (every === 1 ? 0.5 : 0)));
     }
     context.textAlign = "left";
     for (let col = firstOf(view.x, every); col < Math.min(spec.cols, view.x + width / view.zoom); col += every) {
@@ -300,13 +352,31 @@ export function create(root, onPick) {
       context.save();
       context.translate(toX(col + (every === 1 ? 0.5 : 0)), gutter.top - 8);
       context.rotate(-Math.PI / 2);
-      context.fillText(clip(context, text(spec.colLabels, col), gutter.top - 14), 0, 0);
+      context.fillText(clip(context, text(spec.colLabels, spec.colNumbers, col), gutter.top - 14), 0, 0);
       context.restore();
     }
     context.globalAlpha = 1;
   }
 
   const firstOf = (start, every) => Math.max(0, Math.ceil((start - (every === 1 ? 0.5 : 0)) / every) * every);
+
+  // Two small arrows in the margins, so that no cell is covered.
+  function drawSelected(context, ink) {
+    const { selected } = state.spec;
+    if (!selected) return;
+    const half = state.view.zoom / 2;
+    const [x, y] = [toX(selected.col) + half, toY(selected.row) + half];
+    const arrow = (points) => {
+      context.beginPath();
+      points.forEach(([px, py]) => context.lineTo(px, py));
+      context.fill();
+    };
+    context.fillStyle = ink.mark;
+    if (y >= gutter.top && y <= gutter.top + plot().height)
+      arrow([[gutter.left - 1, y], [gutter.left - 7, y - 4.5], [gutter.left - 7, y + 4.5]]);
+    if (x >= gutter.left && x <= gutter.left + plot().width)
+      arrow([[x, gutter.top - 1], [x - 4.5, gutter.top - 7], [x + 4.5, gutter.top - 7]]);
+  }
 
   function drawCross(context, ink) {
     if (!state.cross) return;
@@ -335,7 +405,7 @@ export function create(root, onPick) {
   function codeAt(row, col) {
     for (let z = level(); z <= deepest(); z += 1) {
       const tile = state.tiles.get(keyOf(z, Math.floor(row / (TILE << z)), Math.floor(col / (TILE << z))));
-      if (tile) return { size: 2 ** z, code: tile.codes[((row >> z) - tile.down * TILE) * tile.width + ((col >> z) - tile.across * TILE)] };
+      if (tile && (row >> z) - tile.down * TILE < tile.there) return { size: 2 ** z, code: tile.codes[((row >> z) - tile.down * TILE) * tile.width + ((col >> z) - tile.across * TILE)] };
     }
     return { size: 2 ** level(), code: null };
   }
@@ -346,8 +416,13 @@ export function create(root, onPick) {
     const { spec } = state;
     const { size, code } = codeAt(row, col);
     const first = (at) => Math.floor(at / size) * size;
-    const name = (labels, at, count) => (size === 1 ? `${at} ${isolate(labels[at])}` : `${first(at)} to ${Math.min(count, first(at) + size) - 1}`);
-    const where = `${size === 1 ? "query" : "queries"} ${name(spec.rowLabels, row, spec.rows)} → ${size === 1 ? "key" : "keys"} ${name(spec.colLabels, col, spec.cols)}`;
+    const name = (labels, numbers, at, count) =>
+      size === 1
+        ? `${numbered(numbers, at)} ${isolate(labels[at] ?? "")}`
+        : `${numbered(numbers, first(at))} to ${numbered(numbers, Math.min(count, first(at) + size) - 1)}`;
+    const rows = `${size === 1 ? "query" : "queries"} ${name(spec.rowLabels, spec.rowNumbers, row, spec.rows)}`;
+    const cols = `${size === 1 ? "key" : "keys"} ${name(spec.colLabels, spec.colNumbers, col, spec.cols)}`;
+    const where = `${rows} → ${cols}`;
     const value = code === null ? "…" : code === 0 ? "masked" : `${code === 1 ? "at most " : ""}${format(weightOf(code))}`;
     say(`${where}: ${value}${size > 1 && code ? ` (max over ${size} × ${size})` : ""}`);
   }
@@ -369,7 +444,7 @@ export function create(root, onPick) {
   function moveCross(down, across) {
     const size = 2 ** level();
     const { spec, view } = state;
-    const cross = state.cross || { row: Math.floor(view.y / size) * size, col: Math.floor(view.x / size) * size };
+    const cross = state.cross || spec.selected || { row: Math.floor(view.y / size) * size, col: Math.floor(view.x / size) * size };
     const step = (at, by, count) => Math.min(Math.floor((count - 1) / size) * size, Math.max(0, Math.floor(at / size) * size + by * size));
     state.cross = { row: step(cross.row, down, spec.rows), col: step(cross.col, across, spec.cols) };
     const { width, height } = plot();
@@ -436,6 +511,7 @@ export function create(root, onPick) {
       const apart = (place) => Math.hypot(place[0] - others[0][0], place[1] - others[0][1]) || 1;
       zoomAt(apart(now) / apart(before), others[0][0] - gutter.left, others[0][1] - gutter.top);
     } else {
+      state.view.whole = false;
       state.view.x -= (now[0] - before[0]) / state.view.zoom;
       state.view.y -= (now[1] - before[1]) / state.view.zoom;
     }
@@ -486,26 +562,31 @@ export function create(root, onPick) {
   resized.observe(ui.canvas);
 
   function forget() {
+    for (const abort of state.waiting.values()) abort.abort();
+    state.waiting.clear();
     state.tiles.clear();
-    state.ranges.clear();
   }
 
   return {
     show(spec, source) {
       const same = state.spec && state.spec.rows === spec.rows && state.spec.cols === spec.cols;
-      for (const abort of state.waiting.values()) abort.abort();
-      state.waiting.clear();
       if (!state.spec || state.spec.id !== spec.id) forget();
+      for (const [key, tile] of state.tiles)
+        if (tile) Object.assign(tile, { version: null, counts: null });
+        else state.tiles.delete(key);
+      state.ranges.clear();
       state.spec = spec;
       state.source = source;
       ui.canvas.setAttribute("aria-label", `${spec.title}: map of ${spec.rows} queries by ${spec.cols} keys. Arrow keys move, plus and minus zoom, Enter selects.`);
       if (!same || !state.view) {
         state.cross = null;
         fit();
-        if (spec.start) Object.assign(state.view, spec.start);
+        if (spec.start) Object.assign(state.view, spec.start, { whole: false });
       }
       redraw();
+      readOut();
     },
+    say,
     look: change,
     where: () => ({ ...state.view }),
     destroy() {
@@ -521,9 +602,9 @@ export function create(root, onPick) {
 // ---- the page's pieces
 
 const CHOICES = {
-  show: ["Show", { weight: "weight", visible: "weight × visible keys", row: "share of the row's largest" }],
-  scale: ["Scale", { log: "logarithmic", linear: "linear" }],
-  range: ["Range", { auto: "automatic", full: "all" }],
+  show: ["Show", { weight: "weight", visible: "weight × visible keys", row: "weight ÷ row's largest" }],
+  scale: ["Scale", { log: "log scale", linear: "linear scale" }],
+  range: ["Range of colours", { auto: "auto range", full: "whole range" }],
   colours: ["Colours", { cividis: "cividis", viridis: "viridis", magma: "magma", greys: "greys" }],
 };
 
@@ -535,14 +616,14 @@ function build(root) {
   const buttons = { whole: button("Whole map", "⤢"), farther: button("Zoom out", "−"), nearer: button("Zoom in", "+") };
   const selects = {};
   for (const [name, [label, options]] of Object.entries(CHOICES)) {
-    const field = add(bar, "label", { textContent: label });
-    selects[name] = add(field, "select", { name });
+    selects[name] = add(bar, "select", { name, ariaLabel: label, title: label });
     for (const [value, text] of Object.entries(options)) add(selects[name], "option", { value, textContent: text });
   }
   const canvas = add(root, "canvas", { tabIndex: 0, role: "img" });
   canvas.setAttribute("role", "application");
+  const progress = add(root, "progress", { max: 1, value: 0, ariaLabel: "Reading the map" });
   const out = add(root, "output", { className: "out", ariaLive: "polite", textContent: "Point at a cell, or use the arrow keys." });
-  return { root, bar, buttons, selects, canvas, out };
+  return { root, bar, buttons, selects, canvas, progress, out };
 }
 
 function add(parent, tag, properties) {
@@ -553,6 +634,8 @@ function add(parent, tag, properties) {
 }
 
 // ---- small things
+
+const numbered = (numbers, at) => (numbers ? numbers[at] : at);
 
 const isolate = (text) => `\u2068${text}\u2069`;
 

@@ -42,7 +42,7 @@ def write_traces(folder):
     for name, words, heads in (
         ("words", WORDS, 4),
         ("hostile", HOSTILE, 2),
-        ("long", [f"w{n}" for n in range(300)], 2),
+        ("long", [f"w{n}" for n in range(700)], 2),
     ):
         trace = make_trace(words, layers=3, heads=heads, causal=name == "long")
         trace.save(folder / f"{name}.attn")
@@ -84,9 +84,8 @@ def wait_for(address, process, log, seconds=60):
 
 def settled(page):
     """Wait until the script has run and charts are drawn."""
-    drawn = page.locator(
-        '[data-test-script-state="notRunning"] :is(.stVegaLiteChart svg, .stVegaLiteChart canvas, .stAlert)'
-    )
+    what = ".stVegaLiteChart svg, .stVegaLiteChart canvas, .attnviz-map, .stAlert"
+    drawn = page.locator(f'[data-test-script-state="notRunning"] :is({what})')
     drawn.first.wait_for(state="attached", timeout=60_000)
     page.wait_for_function("!document.querySelector('.stProgress, [data-stale=true]')")
     page.wait_for_timeout(300)

@@ -72,13 +72,19 @@ def visit(recorded):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """The address of one running dashboard with three saved traces."""
-    if browsing.CHROMIUM is None:
-        pytest.skip("browser tests need Chromium; install the Debian package chromium")
+def server_folder(tmp_path_factory):
+    """The model root of the running dashboard: three saved traces."""
     folder = tmp_path_factory.mktemp("models")
     browsing.write_traces(folder)
-    with browsing.serving(folder) as address:
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(server_folder):
+    """The address of one running dashboard."""
+    if browsing.CHROMIUM is None:
+        pytest.skip("browser tests need Chromium; install the Debian package chromium")
+    with browsing.serving(server_folder) as address:
         yield address
 
 

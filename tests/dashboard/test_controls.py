@@ -2,12 +2,12 @@ from attnviz.dashboard.controls import unknown
 
 
 def test_what_is_offered_or_not_asked_for_needs_no_words():
-    assert unknown("Layer", ["0", "1"], None) is None
-    assert unknown("Layer", ["0", "1"], "1") is None
+    assert unknown("Layer", ["0", "1"], None, "0") is None
+    assert unknown("Layer", ["0", "1"], "1", "0") is None
 
 
 def test_what_is_missing_is_named_with_what_there_is():
-    numbers = unknown("Layer", ["0", "1", "2"], "7")
+    numbers = unknown("Layer", ["0", "1", "2"], "7", "0")
     assert numbers == "Layer '7' from the address does not exist here, showing 0: there is 0 to 2"
-    words = unknown("View", ["Grid", "Maps"], "<b>")
+    words = unknown("View", ["Grid", "Maps"], "<b>", "Grid")
     assert words == "View '<b>' from the address does not exist here, showing Grid: there is Grid, Maps"

@@ -3,7 +3,7 @@ import torch
 from traces import make_trace
 
 from attnviz.errors import UsageError
-from attnviz.viewer import TILE, deepest, levels, quantise, restore, tile_bytes
+from attnviz.viewer import TILE, bands, codes, deepest, levels, quantise, restore, tile_bytes
 
 
 def test_levels_end_when_the_map_fits_one_tile():
@@ -50,3 +50,13 @@ def test_tiles_outside_are_refused():
         tile_bytes(head, 1, 0, 0)
     with pytest.raises(UsageError, match="tile 0, 1 of level 0 lies outside the map of 5 x 5"):
         tile_bytes(head, 0, 0, 1)
+
+
+@pytest.mark.parametrize("most", [1, 1000, 10**6])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_bands_put_together_are_the_tile(level, most):
+    head = make_trace([str(i) for i in range(530)], layers=1, heads=1, causal=True)[0, 0]
+    parts = bands(head, level, 0, 0, most)
+    assert all((rows.stop - rows.start) * (cols.stop - cols.start) <= max(most, 530 << level) for rows, cols in parts)
+    found = torch.cat([codes(head, level, rows, cols) for rows, cols in parts])
+    assert torch.equal(found, tile_bytes(head, level, 0, 0))

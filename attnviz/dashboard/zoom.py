@@ -1,0 +1,81 @@
+"""The deep-zoom map as a part of the page: the viewer's own code, fed with tiles by this server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from ..charts.theme import COLOURS
+from ..trace import Head
+from . import figures
+from .grants import grants
+from .places import Place
+from .session import capability
+
+
+def zoom(
+    place: Place,
+    head: Head,
+    numbers: tuple[Sequence[int], Sequence[int]],
+    selected: tuple[int, int],
+    *,
+    key: str,
+    pick: Callable[[int, int], None],
+) -> None:
+    """Draw the map of a head. numbers are the positions that rows and columns are called by, selected is the drawn row
+    and column to mark; `pick` is called with a drawn row and column before the page runs again."""
+
+    def picked() -> None:
+        found = st.session_state[key].pick
+        if found is not None:
+            pick(int(found["row"]), int(found["col"]))
+
+    _component()(data=described(place, head, numbers, selected), key=key, on_pick_change=picked)
+
+
+def described(
+    place: Place, head: Head, numbers: tuple[Sequence[int], Sequence[int]], selected: tuple[int, int]
+) -> dict[str, Any]:
+    """What the viewer is told; labels and tiles it asks for with the capability."""
+    rows, cols = head.shape
+    secret = capability()
+    given = {
+        name: list(positions)
+        for name, positions in zip(("rowNumbers", "colNumbers"), numbers, strict=True)
+        if list(positions) != list(range(len(positions)))
+    }
+    return {
+        "capability": secret,
+        "map": grants().allow(secret, place),
+        "axes": grants().name(place.axes),
+        "title": f"layer {head.layer} head {head.head}",
+        "rows": rows,
+        "cols": cols,
+        "selected": {"row": selected[0], "col": selected[1]},
+        "colours": {name: list(stops) for name, stops in COLOURS.items()},
+        "theme": "dark" if figures.theme() == "dark" else "light",
+        **given,
+    }
+
+
+def _component() -> Any:
+    return st.components.v2.component("attnviz_map", html='<div class="map"></div>\n', css=_css(), js=_js())
+
+
+@cache
+def _css() -> str:
+    return _viewer("viewer.css")
+
+
+@cache
+def _js() -> str:
+    return _viewer("viewer.js") + (Path(__file__).parent / "map.js").read_text(encoding="utf-8")
+
+
+def _viewer(name: str) -> str:
+    return (resources.files("attnviz.viewer") / name).read_text(encoding="utf-8")
