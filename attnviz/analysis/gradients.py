@@ -7,7 +7,8 @@ first-order: they say what would change the measure locally, not what removing a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +103,25 @@ class Gradients:
         return record.value[:1, group : group + 1]
 
 
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter of the model requires a gradient inside the block."""
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in wanted:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in wanted:
+            parameter.requires_grad_()
+
+
 def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, tokenizer: Any = None) -> Gradients:
     """Run a model forward and backward once, from `measure` to the heads' outputs of every layer.
 
-    inputs must hold one sequence without padding. Parameters get no gradient. Memory is O(N) beside the model's own
-    activations.
+    inputs must hold one sequence without padding. Parameters are frozen meanwhile, so that the layers need not keep
+    what their gradients would take; the graph begins at the first layer's heads. Memory is O(N) beside what is left of
+    the model's own activations.
     """
     mask = inputs.get("attention_mask")
     if mask is not None and not bool(mask.all()):
@@ -114,10 +129,11 @@ def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, 
     outputs: dict[int, Tensor] = {}
 
     def keep(place: Place, output: Tensor) -> Tensor:
-        outputs[place.layer] = output
-        return output
+        outputs[place.layer] = output if output.requires_grad else output.detach().requires_grad_()
+        return outputs[place.layer]
 
-    with torch.enable_grad(), record(model, tokenizer=tokenizer, keep="qkv") as trace, intervene(model, output=keep):
+    recording = record(model, tokenizer=tokenizer, keep="qkv")
+    with frozen(model), torch.enable_grad(), recording as trace, intervene(model, output=keep):
         score = measure(model(**inputs))
         found = torch.autograd.grad(score, list(outputs.values()), allow_unused=True)
     zeros = (torch.zeros_like(output) for output in outputs.values())
