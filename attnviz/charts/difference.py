@@ -26,19 +26,28 @@ BLOCKS = 64
 _MARGIN = 150
 
 
-def difference(one: Head, other: Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
+def difference(
+    one: Head,
+    other: Head,
+    title: str | None = None,
+    top: float | None = None,
+    *,
+    theme: str | None = "screen",
+    width: int | None = None,
+) -> AltairChart:
     """The other map less the first, cell by cell; beyond 64 tokens block by block, as means.
 
-    UsageError for maps of different shapes.
+    top is the difference that gets the strongest colours, the largest one if None. UsageError for maps of different
+    shapes.
     """
     if one.shape != other.shape:
         raise UsageError(f"maps of {_size(one.shape)} and {_size(other.shape)} cannot be subtracted: they must match")
     rows, cols = one.shape
     step = fit(cols, _MARGIN, width, most=30, total=620)
     change = _change(one, other)
-    chart = _cells(change, one, other, step, _scale(change.abs().max().item(), theme)).properties(
+    chart = _cells(change, one, other, step, _scale(top or change.abs().max().item(), theme)).properties(
         title={
-            "text": f"{_place(other).capitalize()} less {_place(one)}",
+            "text": title or f"{_place(other).capitalize()} less {_place(one)}",
             "subtitle": _models(one, other),
         },
         description=f"{_place(other)} less {_place(one)}: {rows} queries down, {cols} keys across.",

@@ -71,7 +71,7 @@ def cost(table: pd.DataFrame, *, theme: str | None = "screen", width: int | None
 
     long = table.melt("tokens", SIZES, "what", "bytes")
     base = alt.Chart(long).encode(
-        x=alt.X("tokens:Q", scale={"type": "log", "base": 2, "nice": False}, axis={"format": "~s"}),
+        x=alt.X("tokens:Q", scale={"type": "log", "base": 2, "nice": False}, axis=_thousands(table)),
         y=alt.Y("bytes:Q", scale={"type": "log"}, axis={"grid": True, "format": "~s", "tickCount": 6}),
         tooltip=["what:N", "tokens:Q", alt.Tooltip("bytes:Q", format=".3s")],
     )
@@ -88,6 +88,11 @@ def cost(table: pd.DataFrame, *, theme: str | None = "screen", width: int | None
         height=260,
     )
     return themed(chart, theme)
+
+
+def _thousands(table: pd.DataFrame) -> Any:
+    """An axis of token counts, in multiples of 1,024."""
+    return {"values": table["tokens"].tolist(), "labelExpr": "datum.value / 1024 + 'k'"}
 
 
 def _inside(width: int | None) -> int:

@@ -61,7 +61,7 @@ def raw_scores(head: Head, query: int) -> tuple[Tensor, float]:
 def gradients(head: Head, query: int) -> tuple[pd.DataFrame, float]:
     """Entropy, largest weight and norm of the Jacobian by divisor, and the divisor of the model."""
     raw, divisor = raw_scores(head, query)
-    return theory.scaling(raw, sorted({*DIVISORS, divisor})), divisor
+    return theory.scaling(raw, sorted({1.0, *DIVISORS, divisor})), divisor
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from .coreference import draw as coreference
 from .dependencies import draw as dependencies
 from .entropy import draw as entropy
 from .heads import draw as heads
+from .links import draw as links
 from .map import draw as attention_map
 from .safe import plain
 from .sidebar import Look, look
@@ -27,6 +28,7 @@ MARK, LOGO, STYLE = (HERE / name for name in ("mark.svg", "logo.svg", "page.css"
 PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
     "heads": ("Heads", heads),
     "map": ("Map", attention_map),
+    "links": ("Links", links),
     "entropy": ("Entropy", entropy),
     "compare": ("Compare", compare),
     "causes": ("Causes", causes),

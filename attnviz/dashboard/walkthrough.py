@@ -13,6 +13,7 @@ from ..charts import lessons as figures_of
 from ..trace import Head, Trace
 from ..views import QueryKey
 from . import exports, figures, lessons, lines
+from .causes import last_word
 from .controls import position, switch
 from .network import computed, network
 from .results import Result, offer
@@ -52,7 +53,7 @@ def _gradients(look: Look, toy: bool) -> None:
     with words:
         st.markdown(GRADIENTS)
         with st.container(width=200):
-            query = position("Token", len(head.rows), "token")
+            query = position("Token", len(head.rows), "token", last_word(head.rows))
         table, divisor = lessons.gradients(head, query)
         st.text(f"query {query} {head.rows[query].label}")
         _steps(table, divisor)
@@ -81,12 +82,13 @@ def _mask(look: Look, toy: bool) -> None:
 
 def _order(look: Look, toy: bool) -> None:
     st.markdown(ORDER)
-    for column, positions in zip(st.columns(2, gap="large"), (True, False), strict=True):
-        found = _shuffled(look, toy, positions)
+    both = [_shuffled(look, toy, positions) for positions in (True, False)]
+    top = max(0.01, *(found.change for found in both))
+    for column, positions, found in zip(st.columns(2, gap="large"), (True, False), both, strict=True):
         with column:
             st.subheader(f"{'With' if positions else 'Without'} position information", anchor=False)
             st.metric("Largest change of a weight", f"{found.change:.4f}", width="content")
-            chart = partial(charts.difference, found.before, found.after, width=460)
+            chart = partial(charts.difference, found.before, found.after, "Shuffled less before", top, width=460)
             name = f"order-{'with' if positions else 'without'}-positions"
             _figure(name, chart, _cells(found.before, found.after), look, CODE["order"])
 

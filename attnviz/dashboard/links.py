@@ -1,0 +1,81 @@
+"""Links: the strongest links of the selected head as curves from query to key, at any length."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from .. import charts
+from . import figures, frames, lines
+from .controls import switch
+from .results import Result, offer
+from .selection import select_token
+from .sidebar import Look
+
+STRONGEST, HEAD_VIEW, MODEL_VIEW = "Strongest links", "Head view", "Model view"
+MOST = 200
+"""Links drawn at most."""
+
+
+def draw(look: Look) -> None:
+    """The page."""
+    view = switch("View", [STRONGEST, HEAD_VIEW, MODEL_VIEW], "links", label_visibility="collapsed")
+    if view == STRONGEST:
+        _strongest(look)
+    else:
+        frames.draw(look, view == HEAD_VIEW)
+
+
+def _strongest(look: Look) -> None:
+    """Our own view, and the same as a table."""
+    with st.container(width=320):
+        count = st.slider("Links", 5, MOST, 40, 5, key="count", bind="query-params")
+    st.caption("A strong link says where the head looked, not that what it found there mattered.")
+    left, right = st.columns([3, 2], gap="large")
+    chart = partial(charts.links, look.head, count, width=520)
+    table = look.head.links(count)
+    with left:
+        figures.show(chart(theme=figures.theme()))
+        offer(Result("links", chart, table, python(look, count), command(look)))
+    with right:
+        _table(look, table)
+
+
+def _table(look: Look, table: object) -> None:
+    def picked() -> None:
+        rows = st.session_state["strongest"].selection.rows
+        if rows:
+            select_token(int(look.head.links(rows[0] + 1)["row"].iloc[-1]))
+
+    bar = st.column_config.ProgressColumn("weight", format="%.4f", min_value=0.0, max_value=1.0)
+    st.dataframe(
+        table,
+        hide_index=True,
+        key="strongest",
+        on_select=picked,
+        selection_mode="single-row",
+        height=560,
+        column_config={"weight": bar},
+    )
+
+
+def python(look: Look, count: int) -> str:
+    """The lines that give table and figure."""
+    return "\n".join(
+        (
+            "import attnviz",
+            "",
+            lines.recorded(look.wanted),
+            f"head = trace[{look.head.layer}, {look.head.head}]",
+            f"head.links({count})",
+            f'attnviz.charts.links(head, {count}).save("links.svg")',
+        )
+    )
+
+
+def command(look: Look) -> str:
+    """The command line that writes the figure."""
+    text = [] if look.wanted.saved else [look.wanted.text]
+    place = ("--layer", str(look.head.layer), "--head", str(look.head.head))
+    return lines.command("export", look.wanted.model, *text, "--view", "links", *place, "-o", "links.svg")
