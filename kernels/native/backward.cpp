@@ -10,7 +10,6 @@
 namespace attn::ISA {
 namespace {
 
-constexpr int64_t kKeys = 512, kNear = 1 << 16;  // keys, and numbers of key and value, that fit the second cache
 
 // A tile of queries as the products need it; rows lie in blocks of L columns, see add_product().
 struct Side {
@@ -25,14 +24,8 @@ struct Piece {
     Buffers buffers;
     float *weights, *change;  // [T, L]
     float* ones;              // [L]
-    int64_t keys;             // near_keys()
-    float *key, *value;       // their gradients, in blocks of L columns
+    float *key, *value;       // gradients of out.near keys, in blocks of L columns
 };
-
-// Keys whose gradients stay at hand while an item goes through the queries.
-int64_t near_keys(const Call& call) {
-    return greater(T, lesser(kKeys, kNear / (call.D + call.E) / T * T));
-}
 
 int64_t wide(int64_t width) { return pieces(width, L) * L; }
 
@@ -42,13 +35,12 @@ void fill(float* at, int64_t floats, float value) {
 
 int64_t row_tiles(const Call& call) { return pieces(call.M, L); }
 
-int64_t split_floats(const Call& call, const Backward&) {
-    const int64_t keys = near_keys(call);
-    return rows_floats(call) + buffer_floats(call) + T * call.E + 3 * T * L + 2 * L + (keys + L) * wide(call.D) +
-           (keys + 2 * L) * wide(call.E) + 16;
+int64_t split_floats(const Call& call, const Backward& out) {
+    return rows_floats(call) + buffer_floats(call) + T * call.E + 3 * T * L + 2 * L + (out.near + L) * wide(call.D) +
+           (out.near + 2 * L) * wide(call.E) + 16;
 }
 
-void layout(const Call& call, Piece& p, float* memory) {
+void layout(const Call& call, const Backward& out, Piece& p, float* memory) {
     take_rows(call, p.side.rows, memory);
     p.side.query = take(memory, wide(call.D) * L);
     p.side.gradient = take(memory, wide(call.E) * L);
@@ -61,9 +53,8 @@ void layout(const Call& call, Piece& p, float* memory) {
     p.weights = take(memory, T * L);
     p.change = take(memory, T * L);
     p.ones = take(memory, L);
-    p.keys = near_keys(call);
-    p.key = take(memory, wide(call.D) * p.keys);
-    p.value = take(memory, wide(call.E) * p.keys);
+    p.key = take(memory, wide(call.D) * out.near);
+    p.value = take(memory, wide(call.E) * out.near);
     fill(p.ones, L, 1);
     fill(p.side.query, wide(call.D) * L, 0);  // what no column or lane fills must be no NaN
     fill(p.side.gradient, wide(call.E) * L, 0);
@@ -124,14 +115,14 @@ void add_tile(const Call& call, const Backward& out, Piece& p, int64_t from, int
         weigh_span(side.rows, from, *s, p.weights);
         if (out.value.data)
             add_product(seen, p.weights + j * L + lane, lanes, side.gradient + lane * L, call.E,
-                        p.value + (key + j) * L, p.keys, p.ones);
+                        p.value + (key + j) * L, out.near, p.ones);
         if (!out.query.data && !out.key.data) continue;
         float* change = p.change + j * L + lane;
         product<false>(s->vectors, seen, values + j * value_stride, value_stride, side.gradient_lanes + lane, call.E,
                        change, nullptr);
         change_span(call, p, from, *s);
         if (out.key.data)
-            add_product(seen, change, lanes, side.query + lane * L, call.D, p.key + (key + j) * L, p.keys, p.ones);
+            add_product(seen, change, lanes, side.query + lane * L, call.D, p.key + (key + j) * L, out.near, p.ones);
         if (out.query.data)
             product<true>(s->vectors, call.D, keys + j * key_stride, key_stride, change, seen, query + lane, p.ones);
     }
@@ -152,33 +143,44 @@ float* part(const Call& call, const Backward& out, int64_t head, int64_t tile, i
     return out.parts + ((head * row_tiles(call) + tile) * out.splits + split) * call.D * L;
 }
 
+// All that keys [begin, end) of a group, at most out.near, and the queries of its heads give each other.
+void add_keys(const Call& call, const Backward& out, Piece& p, int64_t batch, int64_t group, int64_t own, int64_t begin,
+              int64_t end) {
+    const int64_t per_group = call.H / call.G, head = group * per_group;
+    fill(p.key, out.near * wide(call.D), 0);
+    fill(p.value, out.near * wide(call.E), 0);
+    for (int64_t h = head; h < head + per_group; ++h)
+        for (int64_t t = 0; t < row_tiles(call); ++t) {
+            if (!aim(call, batch, h, t * L, lesser(L, call.M - t * L), begin, end, p.side.rows)) continue;
+            pack_side(call, out, p);
+            float* query = out.query.data ? part(call, out, batch * call.H + h, t, own) : nullptr;
+            for (int64_t from = begin; from < end; from += T)
+                add_tile(call, out, p, from, lesser(T, end - from), from - begin, query);
+        }
+    put_keys(out.key, batch, group, begin, end - begin, call.D, call.scale, out.near, p.key);
+    put_keys(out.value, batch, group, begin, end - begin, call.E, 1, out.near, p.value);
+}
+
+void clear_parts(const Call& call, const Backward& out, int64_t batch, int64_t group, int64_t own) {
+    const int64_t per_group = call.H / call.G, head = batch * call.H + group * per_group;
+    for (int64_t h = head; h < head + per_group; ++h)
+        for (int64_t t = 0; t < row_tiles(call); ++t) fill(part(call, out, h, t, own), call.D * L, 0);
+}
+
 // Items of kSplit: parts of the keys of each group, the first parts first, for under causality they take longest. Each
 // has the gradients of its keys to itself, and a part of its own for those of the queries.
 int64_t split_items(const Call& call, const Backward& out) { return call.B * call.G * out.splits; }
 
 void split(const Call& call, const Backward& out, int64_t item, float* memory) {
     Piece p;
-    layout(call, p, memory);
+    layout(call, out, p, memory);
     const int64_t own = item / (call.B * call.G), batch = item / call.G % call.B, group = item % call.G;
-    const int64_t per_group = call.H / call.G, head = group * per_group, tiles = pieces(call.N, T);
-    const int64_t end = lesser(call.N, (own + 1) * tiles / out.splits * T);
-    for (int64_t h = head; out.query.data && h < head + per_group; ++h)
-        for (int64_t t = 0; t < row_tiles(call); ++t) fill(part(call, out, batch * call.H + h, t, own), call.D * L, 0);
-    for (int64_t begin = own * tiles / out.splits * T; begin < end; begin += p.keys) {
-        const int64_t to = lesser(end, begin + p.keys);
-        fill(p.key, p.keys * wide(call.D), 0);
-        fill(p.value, p.keys * wide(call.E), 0);
-        for (int64_t h = head; h < head + per_group; ++h)
-            for (int64_t t = 0; t < row_tiles(call); ++t) {
-                if (!aim(call, batch, h, t * L, lesser(L, call.M - t * L), begin, to, p.side.rows)) continue;
-                pack_side(call, out, p);
-                float* query = out.query.data ? part(call, out, batch * call.H + h, t, own) : nullptr;
-                for (int64_t from = begin; from < to; from += T)
-                    add_tile(call, out, p, from, lesser(T, to - from), from - begin, query);
-            }
-        put_keys(out.key, batch, group, begin, to - begin, call.D, call.scale, p.keys, p.key);
-        put_keys(out.value, batch, group, begin, to - begin, call.E, 1, p.keys, p.value);
-    }
+    const int64_t tiles = pieces(call.N, T), first = own * tiles / out.splits * T;
+    const int64_t last = lesser(call.N, (own + 1) * tiles / out.splits * T);
+    if (out.query.data && out.turn == 0) clear_parts(call, out, batch, group, own);
+    const int64_t end = lesser(last, first + (out.turn + out.turns) * out.near);
+    for (int64_t begin = first + out.turn * out.near; begin < end; begin += out.near)
+        add_keys(call, out, p, batch, group, own, begin, lesser(end, begin + out.near));
 }
 
 // Items of kDelta and kGather: tiles of queries.

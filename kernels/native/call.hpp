@@ -80,6 +80,8 @@ struct Backward {
     float* delta = nullptr;          // [B, H, M]: output . output gradient
     int64_t splits = 1;              // parts that the keys of a group are cut into
     float* parts = nullptr;          // [B * H, row tiles, splits, D, L]: each part's share of the gradient of query
+    int64_t near = 0;                // keys that one item holds at a time
+    int64_t turn = 0, turns = 0;     // an item of this round holds keys turn * near to (turn + turns) * near of its part
 };
 
 // The steps of a backward pass.
