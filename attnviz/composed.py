@@ -241,11 +241,13 @@ def pool_in_bands(view: WeightView, shape: tuple[int, int], rows: slice, cols: s
 def join_statistics(parts: list[Statistics], lefts: tuple[int, ...]) -> Statistics:
     """The statistics of calls whose columns begin at `lefts`, row after row."""
     joined = {f.name: torch.cat([getattr(part, f.name) for part in parts], -1) for f in fields(Statistics)}
-    keys = [
-        torch.where(part.largest_key < 0, part.largest_key, part.largest_key + left)
-        for part, left in zip(parts, lefts, strict=True)
-    ]
-    return Statistics(**{**joined, "largest_key": torch.cat(keys, -1)})
+    if any(lefts):
+        keys = [
+            torch.where(part.largest_key < 0, part.largest_key, part.largest_key + left)
+            for part, left in zip(parts, lefts, strict=True)
+        ]
+        joined["largest_key"] = torch.cat(keys, -1)
+    return Statistics(**joined)
 
 
 def each(statistics: Statistics, take: Callable[[Tensor], Tensor]) -> Statistics:

@@ -106,8 +106,8 @@ def attention(
     dropped = dropout > 0 and module.training
     emit = merged([recorder.emit(module, query, key) for recorder in recorders])
     try:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not dropped):
-            attended = attend(query, key, value, emit=emit, **maths)
+        tensors = (query.detach(), key.detach(), value.detach()) if dropped else (query, key, value)
+        attended = attend(*tensors, emit=emit, **maths)
     except ArgumentError as error:
         raise RecordingError(f"{type(module).__name__} attends in a way that is not known here: {error}") from error
     view = View(query, key, attended.logsumexp, **maths)

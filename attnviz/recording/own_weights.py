@@ -14,7 +14,7 @@ from .layouts import banded_to_dense, without_padding
 from .modules import Place
 from .recorder import Recorder
 from .runs import Run
-from .stacks import arguments
+from .stacks import parameters
 
 _OUTPUTS = {
     "attentions": ("self", "encoder", "decoder"),
@@ -31,8 +31,10 @@ def ask(recorder: Recorder, name: str, stack: nn.Module, places: list[Place], ex
     exits.enter_context(_capturing(stack))
     asked: list[tuple[dict[str, Any], bool, bool]] = []
 
+    names = parameters(stack)
+
     def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = arguments(stack, args, kwargs)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
         config: Any = stack.config
         wanted = given.get("output_attentions")
         named = given.get("return_dict")

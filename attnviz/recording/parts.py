@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import torch
@@ -58,8 +59,6 @@ class Part:
     def picked(self, rows: Tensor) -> Self:
         """The part with its sequences [B] replaced by those chosen, in that order."""
         batch = self.batch
-        if rows.tolist() == list(range(batch)):
-            return self
         return self._changed(lambda tensor: tensor.index_select(0, rows) if tensor.shape[0] == batch else tensor)
 
     def until(self, stop: int) -> Self:
@@ -218,6 +217,8 @@ def _gather(tensors: Sequence[Tensor], parts: Sequence[Kept], left: int, right: 
     first = tensors[0]
     if len(parts) == 1 and first.shape[2] == right - left:
         return first
+    if all(part.kept_from == before.kept_to for before, part in pairwise(parts)):
+        return torch.cat(list(tensors), 2)[:, :, : right - left]
     whole = first.new_empty(*first.shape[:2], right - left, first.shape[3])
     known = left
     for part, tensor in zip(parts, tensors, strict=True):

@@ -23,7 +23,7 @@ from .runs import Run
 from .sequences import Returned
 from .store import Store
 
-STATISTICS = Emit(statistics=True)
+STATISTICS, NOTHING = Emit(statistics=True), Emit()
 Key = tuple[str, int]
 """A module's path and which of its calls in one forward pass."""
 
@@ -65,11 +65,13 @@ class Recorder:
         self.caches: dict[int, list[Run]] = {}
         self.returned: Returned | None = None
         self.replaced = 0
+        self._waiting: list[tuple[nn.Module, Heard]] = []
         self._seen: set[tuple[type[nn.Module], tuple[str, ...]]] = set()
         self._latest: tuple[Place, View] | None = None
 
     def begin(self, stack: str, start: int, count: int, ids: Tensor | None, mask: Tensor | None) -> None:
         """A stack begins a forward pass over tokens start to start + count; start 0 begins a new run."""
+        self.settle()
         run = self.runs.get(stack)
         if run is None or start == 0:
             self.replaced += run is not None
@@ -84,11 +86,12 @@ class Recorder:
         """What the kernel should leave behind for this recorder."""
         place = self.places[id(module)]
         if not self.wants(place):
-            return Emit()
+            return NOTHING
         if self.options.keep == "weights":
             self.store.check(query.shape[:3].numel() * key.shape[2] * 4, f"layer {place.layer} ({place.name})")
             return Emit(statistics=True, weights=True)
-        return STATISTICS
+        # a step's statistics are quicker found for all steps together, from the joined view, when somebody asks
+        return NOTHING if query.shape[2] == 1 and self.options.keep in ("qk", "qkv") else STATISTICS
 
     def sees_first(self, kind: type[nn.Module], keywords: tuple[str, ...]) -> bool:
         """Whether this recorder meets a class of modules, called in this way, for the first time."""
@@ -102,7 +105,18 @@ class Recorder:
         return self.options.layers is None or place.shared or place.layer in self.options.layers
 
     def add(self, module: nn.Module, heard: Heard) -> None:
-        """Keep one attention call of the interface."""
+        """Keep one attention call of the interface; single tokens wait, to be kept for all layers in one go."""
+        self._waiting.append((module, heard))
+        if heard.view.query.shape[2] > 1:
+            self.settle()
+
+    def settle(self) -> None:
+        """Keep the calls that wait."""
+        for module, heard in self._waiting:
+            self._add(module, heard)
+        self._waiting.clear()
+
+    def _add(self, module: nn.Module, heard: Heard) -> None:
         place = self.places[id(module)]
         index = self.visits.get(place.name, 0)
         self.visits[place.name] = index + 1
@@ -165,7 +179,8 @@ class Recorder:
     def _kept(self, calls: Calls, part: Part, heard: Heard, own: tuple[int, int]) -> Part:
         """The call with what the options ask for; own are the positions of the keys that have to be kept."""
         keep, store, view, what = self.options.keep, self.store, heard.view, calls.what
-        store.count(view.logsumexp.numel() * (4 + STATISTICS_BYTES), what)
+        statistics = 0 if part.statistics is None else STATISTICS_BYTES
+        store.count(view.logsumexp.numel() * (4 + statistics), what)
         if keep == "statistics":
             return Counted(**vars(part), seen=visible_keys(view))
         if keep == "weights":

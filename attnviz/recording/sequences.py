@@ -34,6 +34,7 @@ class Chosen:
         self.stops: list[int] | None = None if found is None else found[1]
         if found is None and run.orders:
             self.rows = run.lineage(torch.arange(len(next(iter(run.orders.values()))[-1])), run.step)
+        self._as_given = [torch.equal(rows, torch.arange(len(rows))) for rows in self.rows or ()]
 
     @property
     def count(self) -> int | None:
@@ -43,7 +44,8 @@ class Chosen:
     def pick(self, part: Part, count: int | None) -> Part:
         """The part's share of the sequences; a smaller batch, such as an encoder's, serves several of them each."""
         if self.rows is not None:
-            return part.picked(self.rows[part.step])
+            rows = self.rows[part.step]
+            return part if self._as_given[part.step] and len(rows) == part.batch else part.picked(rows)
         if count is not None and count > part.batch and count % part.batch == 0:
             return part.picked(torch.arange(count) // (count // part.batch))
         return part

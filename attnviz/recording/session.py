@@ -128,6 +128,7 @@ def recording(model: nn.Module, recorder: Recorder) -> Iterator[None]:
         for name, places in found.by_hand.items():
             ask(recorder, name, asked[name], places, exits)
         yield
+        recorder.settle()
         if not recorder.calls and not watch.chains.found:
             raise nothing_heard(watch)
         finish(recorder, found)

@@ -28,10 +28,9 @@ def follow(recorder: Recorder, stacks: dict[str, nn.Module], exits: ExitStack) -
             _watch_generate(recorder, stack, exits)
 
 
-def arguments(stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What a module's forward was given, by parameter name."""
-    names = inspect.signature(stack.forward).parameters
-    return {**dict(zip(names, args, strict=False)), **kwargs}
+def parameters(stack: nn.Module) -> tuple[str, ...]:
+    """The names of what a module's forward takes, in order."""
+    return tuple(inspect.signature(stack.forward).parameters)
 
 
 def _above(outer: str, inner: str) -> bool:
@@ -39,10 +38,12 @@ def _above(outer: str, inner: str) -> bool:
 
 
 def _before(recorder: Recorder, name: str, stack: nn.Module, exits: ExitStack) -> Callable[..., None]:
+    names = parameters(stack)
+
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch._C._current_graph_task_id() != -1:  # a gradient checkpoint computes a part again
             return
-        given = arguments(stack, args, kwargs)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
         ids = _matrix(given.get("input_ids"))
         embeds = given.get("inputs_embeds")
         count = ids.shape[1] if ids is not None else embeds.shape[1] if isinstance(embeds, Tensor) else 0
