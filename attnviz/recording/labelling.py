@@ -32,6 +32,7 @@ def axes(recorder: Recorder, side: str, stack: str, chosen: Chosen) -> tuple[Tok
     batch, _, rows, _ = record.view.shape
     total = record.row_start + rows
     words = side_labels(recorder.labels, side)
+    text = recorder.text if batch == 1 and side in ("self", "encoder") else None
     ids = _ids(recorder, stack, chosen, batch)
     real = run.masks[-1]
     found = []
@@ -47,7 +48,7 @@ def axes(recorder: Recorder, side: str, stack: str, chosen: Chosen) -> tuple[Tok
             _steps(run, total),
             run.grid,
         )
-        found.append(axis(given, recorder.tokenizer, words, recorder.text if batch == 1 else None))
+        found.append(axis(given, recorder.tokenizer, words, text))
     return tuple(found)
 
 

@@ -16,13 +16,17 @@ from ..trace import Trace
 from .active import leave, listen
 from .assembly import finish
 from .generic import fill, generic, nothing_heard
-from .interface import switched
+from .interface import NAME, switched
 from .modules import WINDOWS, Survey, inside, survey
 from .options import Options
 from .own_weights import ask
 from .recorder import Recorder
 from .stacks import follow
 from .watch import Watch
+
+
+GENERATED = 64
+"""The most tokens that `inspect` lets an encoder-decoder model write."""
 
 
 @contextmanager
@@ -63,7 +67,7 @@ def record(
 
 
 def inspect(model: Any, text: str, **options: Any) -> Trace:
-    """The trace of one forward pass over a text.
+    """The trace of one forward pass over a text; of an encoder-decoder model, of what it generates from the text.
 
     model is a name that `load_model` takes, or (model, tokenizer); options are those of `record`.
     """
@@ -79,7 +83,10 @@ def inspect(model: Any, text: str, **options: Any) -> Trace:
     inputs = tokenizer(text, return_tensors="pt", verbose=False).to(network.device)
     check_length(network, tokenizer, inputs["input_ids"].shape[1])
     with torch.no_grad(), recording(network, recorder):
-        network(**inputs)
+        if network.config.is_encoder_decoder:
+            network.generate(**inputs, max_new_tokens=GENERATED)
+        else:
+            network(**inputs)
     return recorder.trace
 
 
@@ -168,6 +175,13 @@ def check(model: nn.Module, found: Survey, options: Options) -> None:
             f"{type(model).__name__} has no attention to record: no module calls transformers' AttentionInterface"
             f" or returns attention weights{seen}"
         )
+    for name in found.by_hand:
+        config: Any = found.stacks[name].config
+        if config._attn_implementation == NAME:
+            raise RecordingError(
+                f'{type(found.stacks[name]).__name__} was built with attn_implementation="{NAME}", which it does not'
+                ' support and silently computes wrongly with: build it with "eager"'
+            )
     known = sorted({place.layer for place in found.attending if not place.shared})
     if options.layers is not None and known and not any(place.shared for place in found.attending):
         missing = sorted(options.layers - set(known))

@@ -120,3 +120,24 @@ def test_a_batch_of_texts(minilm):
         pair = [one.view(layer).tile(slice(None), slice(None)) for one in (short, alone)]
         assert (pair[0] - pair[1]).abs().max() < 1e-5
     assert (short.heads()["entropy"] - alone.heads()["entropy"]).abs().max() < 1e-5
+
+
+def test_inspect_lets_an_encoder_decoder_generate(minilm):
+    import copy
+
+    import transformers
+
+    tokenizer = copy.deepcopy(minilm[1])
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    config = transformers.BartConfig(
+        vocab_size=len(tokenizer), d_model=16, encoder_layers=2, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=64, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.BartForConditionalGeneration(config).eval()
+    trace = attnviz.inspect((model, tokenizer), "Muddy banks of a river.")
+    assert trace.kinds == ("encoder", "decoder", "cross")
+    assert [str(token) for token in trace.encoder.tokens][1:3] == ["Muddy", "banks"]
+    assert trace.cross[0, 1].shape == (len(trace.decoder.tokens), len(trace.encoder.tokens))
+    assert len(trace.decoder.tokens) > 1

@@ -236,3 +236,56 @@ def test_tokens_taken_back_are_replaced():
     own = eager_pass(model, input_ids=ids, use_cache=False)
     assert_same(trace, own["self"], rows=12)
     assert [token.id for token in trace.tokens] == ids[0].tolist()
+
+
+@torch.no_grad()
+def test_a_real_model_s_generation_is_one_eager_pass(smollm2):
+    model, tokenizer = smollm2
+    given = tokenizer("The bank of the river was", return_tensors="pt")
+    with attnviz.record(model, tokenizer=tokenizer) as trace:
+        sequence = model.generate(**given, max_new_tokens=12, min_new_tokens=12, do_sample=False)
+    own = eager_pass(model, input_ids=sequence[:, :-1], use_cache=False)
+    assert_same(trace, own["self"], rows=sequence.shape[1] - 1)
+    assert trace.text == tokenizer.decode(sequence[0, :-1])
+    assert [str(token) for token in trace.tokens][:6] == ["The", "bank", "of", "the", "river", "was"]
+
+
+@pytest.mark.parametrize("keep", ["qkv", "weights", "statistics"])
+@torch.no_grad()
+def test_what_is_kept_of_a_generation(keep):
+    model = generating("mistral_window4")
+    prompt = inputs("llama")["input_ids"][:, :6]
+    traces = []
+    for chosen in ("qk", keep):
+        with attnviz.record(model, keep=chosen) as trace:
+            model.generate(prompt, max_new_tokens=5, min_new_tokens=5, do_sample=False)
+        traces.append(trace)
+    plain, other = traces
+    for one, two in zip(plain.every_head(), other.every_head(), strict=True):
+        assert (one.entropy - two.entropy).abs().max() < 1e-5
+        assert torch.equal(one.statistics.largest_key, two.statistics.largest_key)
+        assert torch.equal(one.visible, two.visible)
+        if keep != "statistics":
+            assert (one.weights() - two.weights()).abs().max() < 1e-6
+    if keep == "qkv":
+        assert other.record(0).value.shape[2] == 10
+
+
+@torch.no_grad()
+def test_a_generation_spilled_to_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("attnviz.recording.store.SMALLEST_FILE", 1)
+    model = generating("llama")
+    prompt = inputs("llama")["input_ids"][:, :6]
+    with attnviz.record(model, spill=tmp_path) as trace:
+        sequence = model.generate(prompt, max_new_tokens=5, min_new_tokens=5, do_sample=False)
+    assert_same(trace, eager_pass(model, input_ids=sequence, use_cache=False)["self"], rows=10)
+
+
+@torch.no_grad()
+def test_prefill_in_chunks():
+    model = generating("llama")
+    prompt = inputs("llama")["input_ids"]
+    with attnviz.record(model) as trace:
+        sequence = model.generate(prompt, max_new_tokens=4, min_new_tokens=4, prefill_chunk_size=5, do_sample=False)
+    assert_same(trace, eager_pass(model, input_ids=sequence, use_cache=False)["self"], rows=15)
+    assert trace.every_head()[0].steps == (0,) * 5 + (1,) * 5 + (2,) * 2 + (3, 4, 5)
