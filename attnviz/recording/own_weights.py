@@ -103,8 +103,10 @@ def keep(
 ) -> None:
     """Hand the weights in a stack's output to the recorder."""
     run = recorder.runs[name]
+    if not any(output.get(key) for key in _OUTPUTS):
+        raise RecordingError(f"{type(stack).__name__} was asked for its attention weights and returned none")
     for key, kinds in _OUTPUTS.items():
-        found = output.get(key)
+        found = [weights for weights in output.get(key) or () if weights is not None]
         standing = [place for place in places if place.kind in kinds]
         if not found or not standing:
             continue

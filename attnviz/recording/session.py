@@ -24,7 +24,6 @@ from .recorder import Recorder
 from .stacks import follow
 from .watch import Watch
 
-
 GENERATED = 64
 """The most tokens that `inspect` lets an encoder-decoder model write."""
 

@@ -138,6 +138,11 @@ def _ends(config: Any, given: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _replace(owner: Any, name: str, value: Any, exits: ExitStack) -> None:
-    """Shadow a method on one object, until `exits` closes."""
-    owner.__dict__[name] = value
-    exits.callback(owner.__dict__.pop, name, None)
+    """Shadow a method on one object, until `exits` closes; recorders that nest take their own away only."""
+    own = vars(owner)
+    before = own.get(name)
+    own[name] = value
+    if before is None:
+        exits.callback(own.pop, name, None)
+    else:
+        exits.callback(own.__setitem__, name, before)

@@ -34,6 +34,23 @@ def test_nested_recorders_both_record(llama):
     assert torch.equal(whole(outer, 2), map_of(llama, input_ids=ids + 1))
 
 
+@torch.no_grad()
+def test_nested_recorders_both_know_what_generate_returned():
+    from recording.test_huggingface_generation import generating
+
+    model = generating("llama")
+    prompt = inputs("llama")["input_ids"][:, :6]
+    options = {"max_new_tokens": 4, "num_beams": 3, "do_sample": False}
+    with attnviz.record(model) as outer:
+        with attnviz.record(model):
+            pass_one = model.generate(prompt, **options)
+        pass_two = model.generate(prompt + 1, **options)
+    assert "generate" not in vars(model)
+    assert not torch.equal(pass_one, pass_two)
+    assert outer.batch_size == 1
+    assert [token.id for token in outer.tokens] == pass_two[0, : len(outer.tokens)].tolist()
+
+
 def test_two_threads_record_two_models():
     models = [build("llama", seed=seed) for seed in (0, 1)]
     alone = [map_of(model) for model in models]
