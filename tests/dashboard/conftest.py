@@ -76,6 +76,7 @@ def server_folder(tmp_path_factory):
     """The model root of the running dashboard: three saved traces."""
     folder = tmp_path_factory.mktemp("models")
     browsing.write_traces(folder)
+    write_models(folder)
     return folder
 
 
