@@ -12,7 +12,7 @@ from .heatmap import heatmap
 from .links import links
 from .results import score_grid, token_bars
 from .scaling import scaling
-from .thumbnails import thumbnails
+from .thumbnails import small_maps, thumbnails
 
 __all__ = [
     "Arc",
@@ -25,6 +25,7 @@ __all__ = [
     "links",
     "scaling",
     "score_grid",
+    "small_maps",
     "thumbnails",
     "token_bars",
 ]

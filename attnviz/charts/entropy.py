@@ -17,6 +17,8 @@ from .labels import axis_text, parameters
 from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..trace import Head, Trace
 
 BARS = 2048
@@ -25,21 +27,28 @@ _MARGIN = 72
 """Pixels that axis and padding take beside the bars."""
 
 
-def entropy(source: Trace | Head, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
+def entropy(
+    source: Trace | Head,
+    *,
+    table: pd.DataFrame | None = None,
+    theme: str | None = "screen",
+    width: int | None = None,
+) -> AltairChart:
     """Entropy of every head of a trace by layer, or of every query of one head.
 
-    The grey line is the most there could be: ln of the number of visible keys, reached by equal weights.
+    The grey line is the most there could be: ln of the number of visible keys, reached by equal weights. table is
+    `trace.heads()` where it was computed before.
     """
     from ..trace import Trace
 
-    chart = _by_layer(source, width) if isinstance(source, Trace) else _by_query(source, width)
+    chart = _by_layer(source, table, width) if isinstance(source, Trace) else _by_query(source, width)
     return themed(chart, theme)
 
 
-def _by_layer(trace: Trace, width: int | None) -> Any:
+def _by_layer(trace: Trace, table: pd.DataFrame | None, width: int | None) -> Any:
     import altair as alt
 
-    table = trace.heads()
+    table = trace.heads() if table is None else table
     layers = table["layer"].nunique()
     most = torch.cat([torch.log(head.visible[head.visible > 0].double()) for head in trace.every_head()]).mean().item()
     x = alt.X("layer:O", title="layer", axis={"labelAngle": 0, "ticks": False})

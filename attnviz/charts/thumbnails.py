@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from ..tokens import printable
 from .axis import fit
+from .grid import head_scales
 from .pixels import data_url
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
-    from ..trace import Head, Trace
+    from ..trace import Trace
+
+Maps = dict[tuple[int, int], Tensor]
 
 BLOCKS = 64
 """Block means a side of each picture."""
@@ -22,18 +27,50 @@ _MARGIN = 70
 """Pixels that labels take beside the pictures."""
 
 
-def thumbnails(trace: Trace, *, theme: str | None = "screen", width: int | None = None) -> AltairChart:
-    """A picture of each head's map, at most 64 x 64 block means; the brightest colour is its own (see tooltip)."""
+def small_maps(trace: Trace, progress: Callable[[int, int], None] | None = None) -> Maps:
+    """By layer and head the map as at most 64 x 64 block means; progress(done, total) is called after each layer."""
+    found: Maps = {}
+    for done, layer in enumerate(trace.layers, 1):
+        pooled = trace.view(layer).pool((BLOCKS, BLOCKS), slice(None), slice(None), "mean")[0]
+        found |= {(layer, head): one for head, one in zip(trace.record(layer).head_numbers, pooled, strict=True)}
+        if progress is not None:
+            progress(done, len(trace.layers))
+    return found
+
+
+def thumbnails(
+    trace: Trace,
+    *,
+    shared: bool = False,
+    maps: Maps | None = None,
+    theme: str | None = "screen",
+    width: int | None = None,
+) -> AltairChart:
+    """A picture of each head's map; the brightest colour is its own (see tooltip), or that of all heads if `shared`.
+
+    maps are `small_maps(trace)` where they were computed before, or some of them: the others are left empty.
+    """
     import altair as alt
     import pandas as pd
 
-    heads = trace.every_head()
-    table = pd.DataFrame([_thumbnail(head) for head in heads])
-    across = int(table["head"].max()) + 1
-    step = fit(across, _MARGIN, width, most=64, total=860)
+    maps = small_maps(trace) if maps is None else maps
+    tops = {place: torch.nan_to_num(blocks).abs().max().item() for place, blocks in maps.items()}
+    most = max(tops.values(), default=0.0)
+    rows = [
+        {
+            "layer": place[0],
+            "head": place[1],
+            "largest": tops[place],
+            "picture": _picture(blocks, most if shared else tops[place]),
+        }
+        for place, blocks in maps.items()
+    ]
+    table = pd.DataFrame(rows, columns=["layer", "head", "largest", "picture"])
+    layers, heads = head_scales(trace)
+    step = fit(len(heads.domain), _MARGIN, width, most=64, total=860)
     base = alt.Chart(table).encode(
-        x=alt.X("head:O", axis={"orient": "top", "labelAngle": 0, "ticks": False}),
-        y=alt.Y("layer:O", axis={"labelAngle": 0, "ticks": False}),
+        x=alt.X("head:O", scale=heads, axis={"orient": "top", "labelAngle": 0, "ticks": False}),
+        y=alt.Y("layer:O", scale=layers, axis={"labelAngle": 0, "ticks": False}),
         tooltip=["layer:O", "head:O", alt.Tooltip("largest:Q", format=".3f", title="brightest")],
     )
     side = 0.94 * step
@@ -49,7 +86,5 @@ def thumbnails(trace: Trace, *, theme: str | None = "screen", width: int | None 
     return themed(chart, theme)
 
 
-def _thumbnail(head: Head) -> dict[str, object]:
-    blocks = torch.nan_to_num(head.pooled((BLOCKS, BLOCKS)))
-    top = blocks.abs().max().item()
-    return {"layer": head.layer, "head": head.head, "largest": top, "picture": data_url(blocks, top, _PIXELS)}
+def _picture(blocks: Tensor, top: float) -> str:
+    return data_url(torch.nan_to_num(blocks), top, _PIXELS)

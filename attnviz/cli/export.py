@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +28,13 @@ def export(
     layer: Layer = None,
     head: Head = None,
     kind: Kind = None,
+    column: Annotated[
+        str | None,
+        typer.Option(help="What the view heads is coloured by: entropy, first, previous, ...", show_default="entropy"),
+    ] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="One scale of colours for all thumbnails.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Words in place of tokens, for maps.")] = False,
+    special: Annotated[str, typer.Option(help="Special tokens in maps: shown, hidden or renormalised.")] = "shown",
     format: Annotated[
         str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")
     ] = None,
@@ -44,19 +51,21 @@ def export(
     Views of one head take layer 0, head 0 unless told.
     """
     from ..charts.theme import theme_named
-    from ..export import Look, check_target, check_view, figure, pixels
+    from ..export import Look, check_options, check_target, check_view, figure, pixels
     from ..export import export as write
     from ..export.fonts import check_family
     from ..tokens import printable
 
     # everything that can be told before a model is loaded
     check_view(view, check_target(output, format))
+    options: dict[str, Any] = {"column": column, "shared": shared, "words": words, "special": special}
+    check_options(view, **options)
     theme_named(theme)
     folders = () if font_dir is None else (font_dir,)
     if font is not None:
         check_family(font, folders)
     look = Look(theme, None if width is None else pixels(width), dpi, font, folders)
-    shown = figure(trace_of(model, text, file, kind), view, layer, head)
+    shown = figure(trace_of(model, text, file, kind), view, layer, head, **options)
     with warnings.catch_warnings(record=True) as told, working(f"Drawing {view}"):
         warnings.simplefilter("always")
         write(shown, output, format, look=look)

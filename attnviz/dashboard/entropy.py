@@ -26,13 +26,14 @@ def draw(look: Look) -> None:
     """The page."""
     left, right = st.columns([2, 3], gap="large")
     with left:
-        chart = charts.entropy(look.trace, theme=figures.theme(), width=330)
+        table = heads_table(look)
+        chart = charts.entropy(look.trace, table=table, theme=figures.theme(), width=330)
         figures.clickable(chart, "layers", select_head, ("layer", "head"))
-        exports.offer(look.wanted, "entropy", look.trace)
+        exports.offer(look, "entropy")
     with right:
         figures.show(charts.entropy(look.head, theme=figures.theme(), width=560))
         _token(look.head)
-    _extremes(heads_table(look))
+    _extremes(table)
 
 
 def _token(head: Head) -> None:

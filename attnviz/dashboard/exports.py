@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from ..export import FORMATS, Figure, Look, render
-from ..trace import Head, Trace
-from .runs import Wanted
+from ..export import FORMATS, Figure, Look, figure, render
+from ..export.data import CELLS
+from ..trace import Head
+
+if TYPE_CHECKING:
+    from . import sidebar
 
 MIME = {
     "svg": "image/svg+xml",
@@ -22,54 +26,107 @@ MIME = {
     "parquet": "application/vnd.apache.parquet",
 }
 STYLES = ("screen", "paper", "dark")
+NUMBERS = ("json", "csv", "parquet")
 
 
-def offer(wanted: Wanted, view: str, source: Trace | Head) -> None:
-    """A button that opens to the files and lines of one view."""
-    shown = Figure(view, source)
+def offer(look: sidebar.Look, view: str, **options: Any) -> None:
+    """A button that opens to the files and lines of one view; options are those of `figure`."""
     with st.popover("Export", icon=":material/download:", key=f"export_{view}"):
         style = st.segmented_control(
             "Style", STYLES, default="screen", required=True, key=f"style_{view}", label_visibility="collapsed"
         )
+        too_many = too_many_numbers(look, view)
         with st.container(horizontal=True, gap="xsmall"):
             for kind in FORMATS:
                 st.download_button(
                     kind,
-                    partial(render, shown, kind, Look(style)),
-                    file_name(shown, kind),
+                    partial(_file, look, view, options, kind, style),
+                    file_name(look, view, options, kind),
                     MIME[kind],
                     key=f"{view}_{kind}",
                     on_click="ignore",
+                    disabled=kind in NUMBERS and bool(too_many),
                 )
-        st.code(python_lines(wanted, shown), "python", wrap_lines=True)
-        st.code(command(wanted, shown), "bash", wrap_lines=True)
+        if too_many:
+            st.caption(too_many)
+        st.code(python_lines(look, view, options), "python", wrap_lines=True)
+        if line := command(look, view, options):
+            st.code(line, "bash", wrap_lines=True)
 
 
-def file_name(shown: Figure, kind: str) -> str:
-    """What the file is called: model, place and view."""
-    head = f"-layer{shown.source.layer}-head{shown.source.head}" if isinstance(shown.source, Head) else ""
-    model = re.sub(r"[^\w.-]+", "-", shown.source.model)
-    return f"{model}{head}-{shown.name}.{kind}"
+def _file(look: sidebar.Look, view: str, options: dict[str, Any], kind: str, style: str) -> bytes:
+    return render(shown(look, view, options), kind, Look(style))
 
 
-def python_lines(wanted: Wanted, shown: Figure) -> str:
+def shown(look: sidebar.Look, view: str, options: dict[str, Any]) -> Figure:
+    """The figure of a view."""
+    return figure(look.trace, view, **options)
+
+
+def too_many_numbers(look: sidebar.Look, view: str) -> str:
+    """What to say where a map has too many weights for a table, else ""."""
+    rows, cols = look.head.shape
+    if view not in ("heatmap", "map") or rows * cols <= CELLS:
+        return ""
+    return f"Tables hold up to {CELLS:,} weights, this map has {rows * cols:,}."
+
+
+def file_name(look: sidebar.Look, view: str, options: dict[str, Any], kind: str) -> str:
+    """What the file is called: model, place, view and its options."""
+    parts = [re.sub(r"[^\w.-]+", "-", look.trace.model)]
+    parts += [f"{name}{options[name]}" for name in ("layer", "head") if name in options]
+    parts += [view, *(str(options[name]) for name in ("column",) if name in options)]
+    return f"{'-'.join(parts)}.{kind}"
+
+
+def python_lines(look: sidebar.Look, view: str, options: dict[str, Any]) -> str:
     """The lines of Python that write the same figure."""
-    made = f"attnviz.load({wanted.model!r})" if wanted.saved else f"attnviz.inspect({wanted.model!r}, {wanted.text!r})"
-    place = f", layer={shown.source.layer}, head={shown.source.head}" if isinstance(shown.source, Head) else ""
+    arguments = "".join(f", {name}={value!r}" for name, value in options.items())
     return "\n".join(
         (
             "import attnviz",
             "from attnviz.export import export, figure",
             "",
-            f"trace = {made}",
-            f'export(figure(trace, "{shown.name}"{place}), "{shown.name}.svg")',
+            *trace_lines(look),
+            f'export(figure(trace, "{view}"{arguments}), "{view}.{_ending(view)}")',
         )
     )
 
 
-def command(wanted: Wanted, shown: Figure) -> str:
-    """The command line that writes the same figure."""
-    words = ["attnviz", "export", wanted.model, *([] if wanted.saved else [wanted.text]), "--view", shown.name]
-    if isinstance(shown.source, Head):
-        words += ["--layer", str(shown.source.layer), "--head", str(shown.source.head)]
-    return shlex.join([*words, "-o", f"{shown.name}.svg"])
+def trace_lines(look: sidebar.Look) -> list[str]:
+    """The lines of Python that make the trace."""
+    wanted = look.wanted
+    part = f".only({look.kind!r})" if len(look.whole.kinds) > 1 else ""
+    part += f".sequence({look.trace.batch})" if look.trace.batch else ""
+    if wanted.saved:
+        return [f"trace = attnviz.load({wanted.model!r}){part}"]
+    if wanted.file:
+        read = f'text = pathlib.Path({wanted.file!r}).read_text(encoding="utf-8")'
+        return ["import pathlib", read, f"trace = attnviz.inspect({wanted.model!r}, text){part}"]
+    return [f"trace = attnviz.inspect({wanted.model!r}, {wanted.text!r}){part}"]
+
+
+def command(look: sidebar.Look, view: str, options: dict[str, Any]) -> str:
+    """The command line that writes the same figure; "" for later sequences of a batch, which it has no word for."""
+    if look.trace.batch:
+        return ""
+    wanted = look.wanted
+    words = ["attnviz", "export", wanted.model, "--view", view]
+    words += ["--kind", look.kind] if len(look.whole.kinds) > 1 else []
+    for name, value in options.items():
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    words += ["-o", f"{view}.{_ending(view)}"]
+    if not wanted.saved:
+        words += (
+            ["--file", wanted.file] if wanted.file else ["--", wanted.text] if wanted.text[:1] == "-" else [wanted.text]
+        )
+    return shlex.join(words)
+
+
+def _ending(view: str) -> str:
+    return "html" if view == "map" else "svg"
+
+
+def place_of(head: Head) -> dict[str, int]:
+    """The options that name a head."""
+    return {"layer": head.layer, "head": head.head}

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from .. import charts
+from ..analysis.roles import prefix_matching
 from . import exports, figures, runs
 from .controls import choose, switch
-from .jobs import READING
+from .jobs import READING, Job
+from .network import computed, network
 from .selection import select_head
 from .sidebar import Look, heads_table
-from .statistics import STATISTICS, title
+from .statistics import PROBED, STATISTICS, title
 from .waiting import obtain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PLACE = ("layer", "head")
+GRID, MAPS, TABLE = "Grid", "Maps", "Table"
 
 
 def draw(look: Look) -> None:
@@ -26,42 +31,97 @@ def draw(look: Look) -> None:
     table = heads_table(look)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        VIEWS[switch("View", list(VIEWS), "view", label_visibility="collapsed")](look, table)
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            view = switch("View", [GRID, MAPS, TABLE], "view", label_visibility="collapsed")
+            column = choose("Statistic", offered(look, table), "by", words=title, width=210)
+            filter_place = st.container(width="content")
+        table = _probed(look, table) if column in PROBED else table
+        with filter_place:
+            kept = _kept(table, column)
+        st.caption(f"{STATISTICS[column][1]} {told(len(kept), len(table))}")
+        {GRID: _grid, MAPS: _maps, TABLE: _table}[view](look, kept, column)
     with right:
         figures.show(charts.heatmap(look.head, theme=figures.theme(), width=420))
         _numbers(look, table)
-        exports.offer(look.wanted, "heatmap", look.head)
+        exports.offer(look, "heatmap", **exports.place_of(look.head))
 
 
-def _grid(look: Look, table: pd.DataFrame) -> None:
-    column = choose("Colour by", [name for name in STATISTICS if name in table], "by", words=title)
-    st.caption(STATISTICS[column][1])
-    chart = charts.head_grid(look.trace, column, theme=figures.theme(), width=560)
+def offered(look: Look, table: pd.DataFrame) -> list[str]:
+    """The statistics that there are, and those that running the model again would give."""
+    runs_again = not look.wanted.saved and look.kind == "self"
+    return [name for name in STATISTICS if name in table or (runs_again and name in PROBED)]
+
+
+def told(kept: int, count: int) -> str:
+    """How many heads are shown, where that is not all."""
+    return "" if kept == count else f"{kept:,} of {count:,} heads are in the range."
+
+
+def _probed(look: Look, table: pd.DataFrame) -> pd.DataFrame:
+    """The table with what repeated random tokens show."""
+    model, tokenizer = network(look.wanted)
+    found = computed((look.wanted.model, "repeated"), partial(_repeated, model, tokenizer))
+    return table.merge(found, on=list(PLACE), how="left")
+
+
+def _repeated(model: Any, tokenizer: Any, job: Job) -> pd.DataFrame:
+    stage = "Running random tokens that repeat"
+    job.step(stage)
+    return prefix_matching(runs.twin(model), tokenizer, progress=lambda done, total: job.step(stage, done / total))
+
+
+def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The heads whose statistic lies in the range that was chosen; all of them at first."""
+    values = table[column].dropna()
+    low, high = math.floor(values.min() * 1000) / 1000, math.ceil(values.max() * 1000) / 1000
+    if not low < high:
+        return table
+    with st.popover("Range", icon=":material/filter_alt:"):
+        first, last = st.slider(
+            f"{title(column)} from and to", low, high, (low, high), 0.001, key=f"{column}_range", bind="query-params"
+        )
+    return table if (first, last) == (low, high) else table[table[column].between(first, last)]
+
+
+def _grid(look: Look, table: pd.DataFrame, column: str) -> None:
+    chart = charts.head_grid(look.trace, column, table=table, theme=figures.theme(), width=560)
     figures.clickable(figures.framed(chart, look.head), "grid", select_head, PLACE)
-    exports.offer(look.wanted, "heads", look.trace)
+    if column not in PROBED:
+        exports.offer(look, "heads", column=column)
 
 
-def _maps(look: Look, _: pd.DataFrame) -> None:
-    theme = figures.theme()
-    chart = obtain(
-        runs.traces(),
-        (look.wanted, look.kind, look.trace.batch, "maps", theme),
-        lambda _: charts.thumbnails(look.trace, theme=theme, width=560),
-        lambda chart: runs.table_bytes(chart.data),
-        READING,
-    )
+def _maps(look: Look, table: pd.DataFrame, _: str) -> None:
+    shared = st.toggle("One scale of colours for all heads", key="shared", bind="query-params")
+    key = (look.wanted, look.kind, look.trace.batch, "maps")
+    maps = obtain(runs.traces(), key, partial(_small_maps, look.trace), runs.maps_bytes, READING)
+    kept = {place: maps[place] for place in zip(table["layer"], table["head"], strict=True)}
+    chart = charts.thumbnails(look.trace, shared=shared, maps=kept, theme=figures.theme(), width=560)
     figures.clickable(figures.framed(chart, look.head), "maps", select_head, PLACE)
-    exports.offer(look.wanted, "thumbnails", look.trace)
+    exports.offer(look, "thumbnails", **({"shared": True} if shared else {}))
 
 
-def _table(_: Look, table: pd.DataFrame) -> None:
+def _small_maps(trace: Any, job: Job) -> Any:
+    stage = "Drawing every head's map"
+    return charts.small_maps(trace, lambda done, total: job.step(stage, done / total))
+
+
+def _table(_: Look, table: pd.DataFrame, column: str) -> None:
+    ordered = table.sort_values(column, ascending=False)[[*PLACE, column, *table.columns.drop([*PLACE, column])]]
+
     def picked() -> None:
         rows = st.session_state["table"].selection.rows
         if rows:
-            select_head(table.iloc[rows[0]])
+            select_head(ordered.iloc[rows[0]])
 
+    numbers = {name: st.column_config.NumberColumn(title(name), format="%.3f") for name in ordered.columns[2:]}
     st.dataframe(
-        table.round(3), hide_index=True, key="table", on_select=picked, selection_mode="single-row", height=520
+        ordered,
+        hide_index=True,
+        key="table",
+        on_select=picked,
+        selection_mode="single-row",
+        column_config=numbers,
+        height=520,
     )
 
 
@@ -71,6 +131,3 @@ def _numbers(look: Look, table: pd.DataFrame) -> None:
         st.metric("Entropy", f"{row['entropy']:.2f} nats", width="content")
         st.metric("Largest weight", f"{row['largest']:.3f}", width="content")
         st.metric("First token", f"{row['first']:.3f}", width="content")
-
-
-VIEWS = {"Grid": _grid, "Maps": _maps, "Table": _table}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from torch import Tensor
@@ -48,7 +48,14 @@ def draw(look: Look) -> None:
 
     with map_place:
         zoom(place, head, first, selected, key="map", pick=pick)
-        exports.offer(look.wanted, "map", look.head)
+        exports.offer(look, "map", **exports.place_of(look.head), **_options(place))
+
+
+def _options(place: Place) -> dict[str, Any]:
+    """What the export takes beside the head."""
+    return ({"words": True} if place.unit == WORDS else {}) | (
+        {"special": place.special} if place.special != SHOWN else {}
+    )
 
 
 def _place(look: Look) -> Place:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import UsageError
+from ..export.figure import SPECIAL
 from ..trace import Head, Trace
 from ..variants import by_words, positions_kept, share_kept, without_special
 from . import runs
@@ -18,7 +19,7 @@ from .jobs import READING
 from .waiting import obtain
 
 TOKENS, WORDS = "Tokens", "Words"
-SHOWN, HIDDEN, DIVIDED = "shown", "hidden", "hidden, rest renormalised"
+SHOWN, HIDDEN, DIVIDED = SPECIAL
 
 WORD_LIMIT = 2048
 """Words up to which the map of words is made: it takes the memory of a whole map."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,11 @@ MODELS_KEPT = 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a visitor wants to look at; the key under which its trace is kept."""
+    """What a visitor wants to look at; the key under which its trace is kept. file is where the text was read from."""
 
     model: str
     text: str
+    file: str = field(default="", compare=False)
 
     @property
     def saved(self) -> bool:
@@ -108,6 +109,11 @@ def record(model: Any, tokenizer: Any, wanted: Wanted, job: Job) -> Trace:
 def mapped_bytes(trace: Trace) -> int:
     """The memory a trace from a file takes: its tensors stay in the file, which the system reads as it likes."""
     return 200 * sum(len(axis.tokens) for axes in trace.axes.values() for axis in axes)
+
+
+def maps_bytes(maps: dict[Any, Any]) -> int:
+    """The memory that small maps take."""
+    return sum(int(blocks.nbytes) for blocks in maps.values())
 
 
 def table_bytes(table: pd.DataFrame) -> int:

@@ -11,9 +11,17 @@ STATISTICS = {
     "first": ("First token", "Mean weight on the first token."),
     "special": ("Special tokens", "Mean weight on tokens such as [CLS] and [SEP]."),
     "punctuation": ("Punctuation", "Mean weight on punctuation marks."),
+    "prefix_matching": (
+        "Induction",
+        "Weight on what followed earlier copies of a token, on random tokens that repeat.",
+    ),
+    "duplicate": ("Earlier copies", "Weight on earlier copies of a token, on random tokens that repeat."),
     "sink": ("Sink", "Mean weight on a learned sink, which is no token; most models have none."),
 }
-"""By the name of the column in `Trace.heads()`: title, and one sentence."""
+"""By the name of the column in `Trace.heads()` or `prefix_matching`: title, and one sentence."""
+
+PROBED = ("prefix_matching", "duplicate")
+"""Those that take running the model on other texts."""
 
 
 def title(column: str) -> str:

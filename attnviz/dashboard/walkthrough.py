@@ -42,7 +42,7 @@ def _scaling(look: Look, toy: bool) -> None:
     with words:
         st.markdown(SCALING)
         if not toy:
-            exports.offer(look.wanted, "scaling", head)
+            exports.offer(look, "scaling", **exports.place_of(head))
     with chart:
         figures.show(charts.scaling(head, theme=figures.theme(), width=660))
 

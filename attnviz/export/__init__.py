@@ -13,10 +13,22 @@ from typing import Any
 
 from ..errors import UsageError
 from ..files import check_place, write
-from .figure import VIEWS, Figure, check_view, figure
+from .figure import VIEWS, Figure, check_options, check_view, figure
 from .render import FORMATS, Look, pixels, render
 
-__all__ = ["FORMATS", "VIEWS", "Figure", "Look", "check_target", "check_view", "export", "figure", "pixels", "render"]
+__all__ = [
+    "FORMATS",
+    "VIEWS",
+    "Figure",
+    "Look",
+    "check_options",
+    "check_target",
+    "check_view",
+    "export",
+    "figure",
+    "pixels",
+    "render",
+]
 
 
 def export(source: Any, path: str | Path, format: str | None = None, *, look: Look | None = None) -> Path:

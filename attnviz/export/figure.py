@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import charts
 from ..errors import UsageError
 from ..trace import Head, Trace
+from ..variants import by_words, share_kept, without_special
 from ..viewer import map_page
 from . import data
 from .lines import lines_page
@@ -47,14 +48,15 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One view of a trace or of one of its heads."""
+    """One view of a trace or of one of its heads. options are further arguments of its chart."""
 
     name: str
     source: Trace | Head
+    options: dict[str, Any] = field(default_factory=dict)
 
     def chart(self, width: int | None = None) -> Any:
         """The altair chart without a theme, laid out for `width` pixels."""
-        return self._make("chart")(self.source, theme=None, width=width)
+        return self._make("chart")(self.source, **self.options, theme=None, width=width)
 
     def page(self, theme: str) -> str | None:
         """The HTML of a view that has a page of its own, else None."""
@@ -80,20 +82,58 @@ class Figure:
         return made
 
 
-def figure(trace: Trace, view: str = "heatmap", layer: int | None = None, head: int | None = None) -> Figure:
+SPECIAL = ("shown", "hidden", "renormalised")
+"""What may happen to special tokens: renormalised means hidden, with each row divided by what is left of it."""
+
+
+def figure(
+    trace: Trace,
+    view: str = "heatmap",
+    layer: int | None = None,
+    head: int | None = None,
+    *,
+    column: str | None = None,
+    shared: bool = False,
+    words: bool = False,
+    special: str = "shown",
+) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
-    `entropy` shows all heads, or the queries of one head where layer and head are given.
+    `entropy` shows all heads, or the queries of one head where layer and head are given. column is what `heads` is
+    coloured by; shared gives all `thumbnails` one scale of colours; words and special (see `SPECIAL`) are for maps.
     """
     check_view(view)
+    check_options(view, column=column, shared=shared, words=words, special=special)
     named = layer is not None or head is not None
     if VIEWS[view].of == "trace" and named:
         raise UsageError(f"the view {view} shows all heads: leave out layer and head")
     if VIEWS[view].of == "trace" or (VIEWS[view].of == "both" and not named):
-        return Figure(view, trace)
+        return Figure(view, trace, ({"column": column} if column else {}) | ({"shared": True} if shared else {}))
     if layer is None:
         layer = trace.layers[0] if trace.layers else 0
-    return Figure(view, trace[layer, head or 0])
+    return Figure(view, _as_wanted(trace[layer, head or 0], words, special))
+
+
+def _as_wanted(head: Head, words: bool, special: str) -> Head:
+    """The head word by word, or without special tokens."""
+    if words:
+        head = by_words(head)
+    if special == "shown":
+        return head
+    return without_special(head, share_kept(head) if special == "renormalised" else None)
+
+
+OPTIONS = {"column": ("heads",), "shared": ("thumbnails",), "words": ("heatmap", "map"), "special": ("heatmap", "map")}
+"""The views that an option is for."""
+
+
+def check_options(view: str, **options: Any) -> None:
+    """UsageError for an option that the view does not have, or that there is not."""
+    if options.get("special") not in (None, *SPECIAL):
+        raise UsageError(f"special must be one of {', '.join(SPECIAL)}, got {options['special']!r}")
+    for name, value in options.items():
+        if value not in (None, False, "shown") and view not in OPTIONS[name]:
+            raise UsageError(f"{name} is for the view {' or '.join(OPTIONS[name])}, not for {view}")
 
 
 def check_view(view: str, kind: str = "html") -> None:

@@ -90,7 +90,7 @@ def test_a_view_leaves_as_a_file(visitor):
     page.get_by_role("button", name="Export").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="json", exact=True).click()
-    assert download.value.suggested_filename == "tiny-layer1-head2-heatmap.json"
+    assert download.value.suggested_filename == "tiny-layer1-head2-map.json"
     document = json.loads(download.value.path().read_text("utf-8"))
     assert (document["layer"], document["head"]) == (1, 2)
     assert [token["text"] for token in document["keys"]] == list(browsing.WORDS)

@@ -2,9 +2,10 @@
 
 from threading import Event, Timer
 
+import pandas as pd
 import pytest
 
-from attnviz.dashboard import runs, waiting
+from attnviz.dashboard import heads, runs, waiting
 from attnviz.dashboard.safe import plain
 from attnviz.dashboard.shell import PAGES
 from attnviz.errors import ModelError
@@ -139,3 +140,40 @@ def test_a_run_that_made_room_for_others_is_recorded_again(visit, recorded, monk
     app.text_area(key="text").set_value(BANKS).run()
     assert recorded == [BANKS, "other words", BANKS]
     assert [toast.value for toast in app.toast] == ["This run had made room for others; it is recorded again."]
+
+
+def test_heads_outside_the_range_are_left_out(visit):
+    app = visit("heads", text=BANKS, by="Entropy")
+    slider = app.slider(key="entropy_range")
+    low, high = slider.value
+    slider.set_value((low, (low + high) / 2)).run()
+    assert not app.exception
+    told = [caption.value for caption in app.main.caption if "heads are in the range" in caption.value]
+    assert len(told) == 1
+    assert told[0].endswith(" of 6 heads are in the range.")
+
+
+def test_induction_is_measured_when_it_is_asked_for(visit, monkeypatch):
+    asked = []
+
+    def matching(model, tokenizer, progress):
+        asked.append(1)
+        progress(1, 1)
+        rows = [{"layer": a, "head": b, "prefix_matching": a + b, "duplicate": 0.1} for a in range(2) for b in range(3)]
+        return pd.DataFrame(rows)
+
+    monkeypatch.setattr(heads, "prefix_matching", matching)
+    app = visit("heads", text=BANKS, view="Table", by="Induction")
+    table = app.dataframe[0].value
+    assert table.columns[2] == "prefix_matching"
+    assert table["prefix_matching"].tolist() == sorted(table["prefix_matching"], reverse=True)
+    app.selectbox(key="by").set_value("duplicate").run()
+    assert asked == [1]
+
+
+@pytest.mark.parametrize("view", ["Grid", "Maps", "Table"])
+def test_every_way_to_see_the_heads(visit, view):
+    app = visit("heads", text=BANKS, view=view, shared="true")
+    assert not app.error
+    assert charts(app) == (1 if view == "Table" else 2)
+    assert len(app.dataframe) == (view == "Table")
