@@ -61,9 +61,7 @@ def test_hostile_mentions_stay_text(visitor):
 
 
 def test_dependencies_follow_direction_and_head(visitor):
-    page = visitor.go(f"dependencies?{HERE}")
-    page.get_by_role("radio", name="to dependent").click(force=True)
-    browsing.wait_for_query(page, direction="to dependent")
+    page = visitor.go(f"dependencies?{HERE}&direction=to+dependent")
     choose_next(page, "Relation")
     browsing.wait_for_query(page, relation="det")
     cell(page, 1, 2).click()
