@@ -31,7 +31,7 @@ def test_the_selected_head_goes_along_to_other_pages(visitor):
     page.get_by_role("link", name="Map").click()
     page.wait_for_url("**/map?*")
     browsing.wait_for_query(page, layer=1, head=2)
-    page.get_by_text("Layer 1, head 2", exact=True).wait_for()
+    page.get_by_role("application", name="layer 1 head 2").wait_for()
 
 
 def test_a_small_map_can_be_clicked(visitor):
@@ -42,7 +42,7 @@ def test_a_small_map_can_be_clicked(visitor):
 
 
 def test_layer_and_head_by_keyboard(visitor):
-    page = visitor.go("?model=words.attn")
+    page = visitor.go("?model=words.attn&layer=0&head=0")
     page.get_by_role("combobox", name="Head").focus()
     page.keyboard.press("ArrowDown")
     page.locator("[role=option][data-focused=true]").wait_for()
