@@ -11,9 +11,9 @@ from torch import nn
 from ..errors import RecordingError
 from ..trace import Record
 from .branches import blocks, differential
+from .joining import join, joined_statistics, joined_value
 from .labelling import axes, sides
 from .modules import Survey, is_differential, takes_packed
-from .parts import join, joined_statistics, joined_value
 from .recorder import Calls, Recorder
 from .sequences import Chosen
 

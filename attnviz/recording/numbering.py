@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..trace import Record
 from .chains import Chain
-from .parts import join, joined_statistics, joined_value
+from .joining import join, joined_statistics, joined_value
 
 _STACK = re.compile(r"(?:^|[._])(enc|dec)")
 

@@ -136,6 +136,9 @@ def to_tokens(
     banded is the output of a model whose columns are those of a window around each token, else None.
     """
     rows, cols = run.counts[-1], run.starts[-1] + run.counts[-1]
+    target = given.get("decoder_input_ids")
+    if place.kind in ("decoder", "cross") and target is not None:  # one stack that holds both sides
+        rows = cols = target.shape[1]
     if not isinstance(weights, Tensor) or weights.dim() != 4:
         raise RecordingError(f"{place.name} does not return weights of queries and keys, [B, H, M, N]")
     weights = weights.detach()
