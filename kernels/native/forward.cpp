@@ -150,6 +150,8 @@ INLINE void add_block(const Blocks& blocks, int64_t block, int lane, const V* to
     }
 }
 
+constexpr int64_t kRun = 16;  // keys whose weights are added up before they join a sum: shorter sums round less
+
 template <int NV, bool Statistics>
 void softmax_lanes(const Call& call, const Forward& out, Piece& p, int64_t from, int64_t begin, int64_t end, int lane) {
     State& s = p.state;
@@ -170,7 +172,7 @@ void softmax_lanes(const Call& call, const Forward& out, Piece& p, int64_t from,
     for (int64_t j = begin; j < end;) {
         const int64_t block = out.pooled ? block_of(j, call.N, out.C) : 0;
         const int64_t edge = out.pooled ? (block + 1) * call.N / out.C : end;
-        const int64_t stop = edge < end ? edge : end;
+        const int64_t last = edge < end ? edge : end, stop = last - j < kRun ? last : j + kRun;
         V part[NV], warm[NV], far[NV];
         UNROLL for (int v = 0; v < NV; ++v) part[v] = warm[v] = far[v] = set(0);
         weigh<NV, Statistics>(scores, from, j, stop, base, p.queries.position + lane, part, warm, far);

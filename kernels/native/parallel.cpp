@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(50);
 
 struct Job {
+    Job(const std::function<void(int64_t)>& what, int64_t count, int helpers) : body(what), items(count), wanted(helpers) {}
+
     const std::function<void(int64_t)>& body;
     const int64_t items;
     int wanted;       // helpers that may still join
@@ -125,7 +127,7 @@ constexpr int64_t kKeptFloats = 1 << 20;
 bool parallel_for(int threads, int64_t items, const std::function<void(int64_t)>& body,
                   const std::function<bool()>& interrupted) {
     const int helpers = static_cast<int>(std::min<int64_t>(threads, items)) - 1;
-    Job job{body, items, helpers};
+    Job job(body, items, helpers);
     if (helpers > 0) pool().offer(job);
     bool stopped = false;
     std::exception_ptr error;
