@@ -155,9 +155,9 @@ def every_python(look: Look, wanted: Wanted, mode: str) -> str:
     if mode != HEADS:
         start = ("import attnviz", "from attnviz.analysis.compare import compare_traces", "")
         return "\n".join((*start, *_traces(look, wanted), "compare_traces(trace, second)"))
-    start = ("import attnviz", "from attnviz.analysis.compare import compare_heads", "", lines.recorded(look.wanted))
+    head = ("import attnviz", "from attnviz.analysis.compare import compare_heads", "", lines.recorded(look.wanted))
     place = f"trace[{look.head.layer}, {look.head.head}]"
-    return "\n".join((*start, f"[compare_heads({place}, other).mean for other in trace.every_head()]"))
+    return "\n".join((*head, f"[compare_heads({place}, other).mean for other in trace.every_head()]"))
 
 
 def _traces(look: Look, wanted: Wanted) -> tuple[str, str]:

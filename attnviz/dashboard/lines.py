@@ -58,8 +58,8 @@ def causes(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str]:
     """Python and command line of one way to look for causes; "" where no command does the same."""
     if asked.method == ROLLOUT:
         text = [] if wanted.saved else [wanted.text]
-        python = ("from attnviz.analysis.flow import rollout", "", recorded(wanted), f"rollout(trace, {asked.token})")
-        return "\n".join(("import attnviz", *python)), command("rollout", wanted.model, *text, f"--token={asked.token}")
+        start = ("from attnviz.analysis.flow import rollout", "", recorded(wanted), f"rollout(trace, {asked.token})")
+        return "\n".join(("import attnviz", *start)), command("rollout", wanted.model, *text, f"--token={asked.token}")
     module, names, body, words = _measured(head, asked)
     question = ", ".join(f"{name}={value!r}" for name, value in asked.question.items())
     python = (

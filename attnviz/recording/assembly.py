@@ -31,9 +31,7 @@ def finish(recorder: Recorder, survey: Survey) -> None:
     kept.sort(key=lambda one: (order[one.place.name], one.index))
     groups = [list(group) for _, group in groupby(kept, key=lambda one: one.place)]
     trace.records[:] = [
-        record
-        for group in groups
-        for record in records(recorder, group, layers, chosen[group[0].place.stack], count)
+        record for group in groups for record in records(recorder, group, layers, chosen[group[0].place.stack], count)
     ]
     trace.records += [Record(place.name, place.layer, "linear", "", "", None) for place in survey.linear]
     trace.unrecorded[:] = survey.unknown

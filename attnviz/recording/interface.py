@@ -158,9 +158,7 @@ def refuse_unknown(module: nn.Module, others: dict[str, Any]) -> None:
 
     Flags are let through: what they change shows in `verify`.
     """
-    unknown = [
-        name for name, value in others.items() if name not in KNOWN and isinstance(value, (Tensor, float))
-    ]
+    unknown = [name for name, value in others.items() if name not in KNOWN and isinstance(value, (Tensor, float))]
     if unknown:
         raise RecordingError(
             f"{type(module).__name__} passes {', '.join(unknown)} to its attention, whose meaning is not known here:"

@@ -132,9 +132,7 @@ def padding(attention_mask: Tensor | None, batch: int, keys: int, start: int) ->
     return None if bool(real.all()) else real.expand(batch, keys)
 
 
-def to_mask(
-    pattern: Pattern, real: Tensor | None, shape: tuple[int, int, int], row_start: int, key_start: int
-) -> Mask:
+def to_mask(pattern: Pattern, real: Tensor | None, shape: tuple[int, int, int], row_start: int, key_start: int) -> Mask:
     """The kernel's mask for a call of shape (B, M, N) whose first query and key stand at absolute positions."""
     batch, rows, keys = shape
     offset = row_start - key_start

@@ -128,9 +128,7 @@ def _branches(weights: Any) -> Iterator[Any]:
     yield from weights if isinstance(weights, tuple) else (weights,)
 
 
-def to_tokens(
-    weights: Any, index: int, place: Place, run: Run, given: dict[str, Any], banded: Any
-) -> Tensor:
+def to_tokens(weights: Any, index: int, place: Place, run: Run, given: dict[str, Any], banded: Any) -> Tensor:
     """[B, H, M, N] with a row and a column for each token, or RecordingError.
 
     banded is the output of a model whose columns are those of a window around each token, else None.
@@ -181,4 +179,3 @@ def _check_size(recorder: Recorder, name: str, config: Any) -> None:
     if isinstance(layers, int) and isinstance(heads, int):
         cells = run.counts[-1] * (run.starts[-1] + run.counts[-1])
         recorder.store.check(layers * heads * cells * 4, f"the whole maps of {recorder.trace.model}")
-

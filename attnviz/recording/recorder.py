@@ -50,9 +50,7 @@ class Calls:
 class Recorder:
     """Collects the calls of the modules it listens to; `assembly.finish` turns them into records and axes."""
 
-    def __init__(
-        self, trace: Trace, options: Options, tokenizer: Any = None, labels: Labels | None = None
-    ) -> None:
+    def __init__(self, trace: Trace, options: Options, tokenizer: Any = None, labels: Labels | None = None) -> None:
         self.trace = trace
         self.options = options
         self.store = Store(options.budget, options.dtype, options.spill)

@@ -1,5 +1,7 @@
 """Arcs begin and end at the words they join."""
 
+import itertools
+
 import pytest
 
 from attnviz.charts import Arc, arcs
@@ -28,7 +30,7 @@ def test_an_arc_joins_the_middles_of_its_words_and_rises_on_its_side():
 
 def test_words_do_not_touch():
     rows = table(arcs(WORDS, [Arc(3, 0, "x")]))
-    assert all(one["right"] < other["left"] for one, other in zip(rows, rows[1:], strict=False))
+    assert all(one["right"] < other["left"] for one, other in itertools.pairwise(rows))
 
 
 def test_a_text_without_arcs_is_drawn():

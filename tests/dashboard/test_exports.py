@@ -14,7 +14,7 @@ from attnviz.dashboard.runs import Wanted
 from attnviz.dashboard.sidebar import Look
 from attnviz.export import render
 
-TEXT = "The bank's \"river\" $HOME `x`\nwas muddy"
+TEXT = 'The bank\'s "river" $HOME `x`\nwas muddy'
 OFFERED = [
     ("heads", {"column": "distance"}),
     ("thumbnails", {}),

@@ -210,6 +210,7 @@ def test_steps_that_were_not_recorded_are_refused():
     ids = inputs("llama")["input_ids"]
     other = DynamicCache(config=model.config)
     model(ids, **cached(model, other))
+
     def unrelated():
         with attnviz.record(model):
             model(ids[:, :4])
