@@ -99,7 +99,7 @@ def trace_lines(look: sidebar.Look) -> list[str]:
     part = f".only({look.kind!r})" if len(look.whole.kinds) > 1 else ""
     part += f".sequence({look.trace.batch})" if look.trace.batch else ""
     if wanted.saved:
-        return [f"trace = attnviz.load({wanted.model!r}){part}"]
+        return [f"trace = attnviz.load({(wanted.file or wanted.model)!r}){part}"]
     if wanted.file:
         read = f'text = pathlib.Path({wanted.file!r}).read_text(encoding="utf-8")'
         return ["import pathlib", read, f"trace = attnviz.inspect({wanted.model!r}, text){part}"]
@@ -111,7 +111,8 @@ def command(look: sidebar.Look, view: str, options: dict[str, Any]) -> str:
     if look.trace.batch:
         return ""
     wanted = look.wanted
-    words = ["attnviz", "export", wanted.model, "--view", view]
+    source = wanted.file if wanted.saved and wanted.file else wanted.model
+    words = ["attnviz", "export", source, "--view", view]
     words += ["--kind", look.kind] if len(look.whole.kinds) > 1 else []
     for name, value in options.items():
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]

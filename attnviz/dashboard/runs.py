@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..estimate import Estimate, estimate, readable, shape_of
 from .cache import Cache
 from .choices import TRACE, locate
 from .jobs import Job, Queue, watched
@@ -26,11 +27,16 @@ MODELS_KEPT = 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a visitor wants to look at; the key under which its trace is kept. file is where the text was read from."""
+    """What a visitor wants to look at; the key under which its trace is kept.
+
+    file is the name of the file that text or trace came from, where a visitor brought it; version tells files of the
+    same name apart.
+    """
 
     model: str
     text: str
     file: str = field(default="", compare=False)
+    version: str = ""
 
     @property
     def saved(self) -> bool:
@@ -79,11 +85,34 @@ def keep_model(model: str, job: Job) -> None:
 
 
 def open_trace(name: str, job: Job) -> Trace:
-    """A saved trace."""
-    import attnviz
+    """A saved trace that the server offers."""
+    return open_file(Path(locate(name, settings())), name, job)
+
+
+def open_file(path: Path, name: str, job: Job) -> Trace:
+    """A saved trace; what is wrong with it is said of `name`, not of where the server keeps it."""
+    from ..errors import TraceFileError
+    from ..storage import load as load_trace
 
     job.step(f"Opening {name}")
-    return attnviz.load(Path(locate(name, settings())))
+    try:
+        return load_trace(path)
+    except TraceFileError as error:
+        raise TraceFileError(str(error).replace(str(path), name)) from None
+
+
+def version_of(name: str) -> str:
+    """Tells a trace that was written anew from the one before."""
+    found = Path(locate(name, settings())).stat()
+    return f"{found.st_mtime_ns} {found.st_size}"
+
+
+def cost(model: Any, tokens: int) -> Estimate | None:
+    """What recording takes; None for models that do not say how many heads they have."""
+    config: Any = getattr(model, "config", None)
+    if not hasattr(config, "get_text_config") or not hasattr(config.get_text_config(), "num_attention_heads"):
+        return None
+    return estimate(shape_of(config), tokens)
 
 
 def twin(model: Any) -> Any:
@@ -126,10 +155,15 @@ def count_tokens(tokenizer: Any, text: str) -> int:
     return len(tokenizer(text, verbose=False)["input_ids"])
 
 
-def check_length(tokens: int) -> None:
-    """Raises UsageError for a text longer than this server takes."""
+def check_length(tokens: int, cost: Estimate | None = None) -> None:
+    """Raises UsageError for a text longer than this server takes, or whose trace would not fit into its memory."""
     if tokens > settings().max_tokens:
         raise UsageError(
             f"this text has {tokens:,} tokens, this server takes {settings().max_tokens:,}: shorten it, or start the"
             " dashboard with a larger --max-tokens"
+        )
+    if cost is not None and cost.attnviz > settings().budget:
+        raise UsageError(
+            f"the trace of this text would take {readable(cost.attnviz)}, this server keeps"
+            f" {readable(settings().budget)} in all: shorten it, or start the dashboard with a larger --memory"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from ..errors import UsageError
+from ..estimate import readable
 from . import runs
 from .cache import tensor_bytes
 from .choices import TRACE, offered
@@ -16,13 +17,16 @@ from .controls import choose, choose_number, position, suggest
 from .examples import EXAMPLES, FIRST
 from .jobs import LONG, READING, SHORT
 from .places import part_of
+from .safe import plain
 from .settings import AUTO_TOKENS, settings
 from .start import start
+from .uploads import brought, drop_text, file_box, text_brought
 from .waiting import obtain
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..estimate import Estimate
     from ..trace import Head, Trace
 
 TEXT_LIMIT = 5000
@@ -46,52 +50,85 @@ class Look:
 def look() -> Look:
     """Draw the sidebar. Stops the page while there is nothing to show yet, with progress or the reason."""
     with st.sidebar:
-        model = choose("Model", offered(settings()), "model", accept_new_options=settings().allow_hub)
-        text = _text() if not model.endswith(TRACE) else ""
+        names = [*offered(settings()), *brought()]
+        model = choose("Model", names, "model", accept_new_options=settings().allow_hub)
+        text, file = ("", "") if model.endswith(TRACE) else _text()
+        _sources(text_shown=not model.endswith(TRACE) and not file)
         tokens, place = st.empty(), st.container()
-    wanted = runs.Wanted(model, text)
-    trace = _open(wanted) if wanted.saved else _record(wanted, tokens)
+    wanted, trace = _open(model) if model.endswith(TRACE) else _record(runs.Wanted(model, text, file), tokens)
     with place:
         return _choice(wanted, trace)
 
 
-def _text() -> str:
-    text: str = st.text_area("Text", FIRST, key="text", max_chars=TEXT_LIMIT, height=132, bind="query-params")
-    st.menu_button("Examples", list(EXAMPLES), key="example", on_click=_use_example, width="stretch")
-    return text
+def _text() -> tuple[str, str]:
+    """The text, and the file it came from if that is longer than the text box takes."""
+    found = text_brought()
+    if found is None:
+        text: str = st.text_area("Text", FIRST, key="text", max_chars=TEXT_LIMIT, height=132, bind="query-params")
+        return text, ""
+    name, text = found
+    st.text(f"{name}, {len(text):,} characters")
+    st.button("Back to the text box", on_click=drop_text, width="stretch")
+    return text, name
+
+
+def _sources(text_shown: bool) -> None:
+    """Other texts, and files."""
+    with st.container(horizontal=True):
+        if text_shown:
+            st.menu_button("Examples", list(EXAMPLES), key="example", on_click=_use_example, width="stretch")
+        file_box(TEXT_LIMIT)
 
 
 def _use_example() -> None:
     st.session_state["text"] = EXAMPLES[st.session_state["example"]]
 
 
-def _open(wanted: runs.Wanted) -> Trace:
-    trace: Trace = obtain(runs.traces(), wanted, partial(runs.open_trace, wanted.model), runs.mapped_bytes, READING)
-    return trace
+def _open(name: str) -> tuple[runs.Wanted, Trace]:
+    """A saved trace, of this server or brought by the visitor."""
+    upload = brought().get(name)
+    if upload is None:
+        wanted = runs.Wanted(name, "", version=runs.version_of(name))
+        return wanted, obtain(runs.traces(), wanted, partial(runs.open_trace, name), runs.mapped_bytes, READING)
+    wanted = runs.Wanted(name, "", upload.file, upload.fingerprint)
+    work = partial(runs.open_file, upload.path, upload.file)
+    return wanted, obtain(runs.traces(), wanted, work, tensor_bytes, READING)
 
 
-def _record(wanted: runs.Wanted, tokens: Any) -> Trace:
+def _record(wanted: runs.Wanted, tokens: Any) -> tuple[runs.Wanted, Trace]:
     model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1, READING)
-    count = runs.count_tokens(tokenizer, wanted.text)
-    tokens.caption(f"{count:,} tokens")
-    runs.check_length(count)
+    key = (wanted, "tokens")
+    count = runs.traces().make(key, lambda: runs.count_tokens(tokenizer, wanted.text), lambda _: len(wanted.text))
+    cost = runs.cost(model, count)
+    tokens.caption(f"{count:,} tokens{f', {readable(cost.attnviz)}' if cost else ''}")
+    runs.check_length(count, cost)
     if runs.traces().take(wanted):
         st.toast("This run had made room for others; it is recorded again.")
     if count > AUTO_TOKENS and runs.traces().get(wanted) is None:
-        _confirm(wanted, count)
+        _confirm(wanted, count, cost)
     lane = LONG if count > AUTO_TOKENS else SHORT
-    trace: Trace = obtain(runs.traces(), wanted, partial(runs.record, model, tokenizer, wanted), tensor_bytes, lane)
-    return trace
+    work = partial(runs.record, model, tokenizer, wanted)
+    return wanted, obtain(runs.traces(), wanted, work, tensor_bytes, lane)
 
 
-def _confirm(wanted: runs.Wanted, count: int) -> None:
+def _confirm(wanted: runs.Wanted, count: int, cost: Estimate | None) -> None:
     """Longer texts wait for a click; it holds until another text comes."""
     if st.session_state.get("confirmed") == wanted:
         return
-    st.info(f"This text is {count:,} tokens long.")
+    st.info(plain(told(count, cost)), icon=":material/hourglass_empty:")
     if not st.button(f"Record {count:,} tokens", type="primary"):
         st.stop()
     st.session_state["confirmed"] = wanted
+
+
+def told(count: int, cost: Estimate | None) -> str:
+    """What a recording costs, in a line."""
+    if cost is None:
+        return f"This text is {count:,} tokens long."
+    return (
+        f"This text is {count:,} tokens long. Its trace takes {readable(cost.attnviz)}; all its maps, written out as"
+        f" eager attention does, would take {readable(cost.eager_fp32)}."
+    )
 
 
 def _choice(wanted: runs.Wanted, whole: Trace) -> Look:

@@ -21,7 +21,7 @@ def _fresh_server(monkeypatch):
     """No test sees what another left in the server's stores."""
     for store in (runs.traces, runs.models, runs.queue, settings_module.settings):
         store.cache_clear()
-    for name in ("MODEL_ROOT", "ALLOW_HUB", "MAX_TOKENS", "TRACE_BUDGET", "HOSTS"):
+    for name in ("MODEL_ROOT", "ALLOW_HUB", "MAX_TOKENS", "TRACE_BUDGET", "HOSTS", "TRACES"):
         monkeypatch.delenv(f"ATTNVIZ_{name}", raising=False)
 
 

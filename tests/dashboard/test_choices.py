@@ -1,8 +1,14 @@
 import pytest
 
+from attnviz.dashboard import choices
 from attnviz.dashboard.choices import locate, offered
 from attnviz.dashboard.settings import Settings
 from attnviz.errors import ModelError
+
+
+@pytest.fixture(autouse=True)
+def _listed_anew():
+    choices._listed.cache_clear()
 
 
 @pytest.fixture
@@ -22,6 +28,25 @@ def root(tmp_path):
 
 def test_models_and_traces_below_the_root_are_offered_and_nothing_else(root):
     assert offered(Settings(root)) == ["minilm", "smollm2", "run.attn", "team/bert"]
+
+
+def test_given_traces_come_first_and_are_told_apart(root, tmp_path):
+    one, two, other = (tmp_path / name for name in ("a/run.attn", "b/run.attn", "c.attn"))
+    settings = Settings(root, traces=(one, two, other))
+    assert offered(settings)[:4] == [one.as_posix(), two.as_posix(), "c.attn", "minilm"]
+    assert locate("c.attn", settings) == other
+    assert locate(two.as_posix(), settings) == two
+    assert locate("run.attn", settings) == root / "run.attn"
+
+
+def test_a_listing_is_not_made_for_every_page(root, monkeypatch):
+    monkeypatch.setattr(choices, "monotonic", lambda: now)
+    now = 100.0
+    assert "run.attn" in offered(Settings(root))
+    (root / "run.attn").rename(root / "other.attn")
+    assert "run.attn" in offered(Settings(root))
+    now = 111.0
+    assert "other.attn" in offered(Settings(root))
 
 
 def test_names_are_found(root):

@@ -77,7 +77,17 @@ def test_a_text_is_recorded_once_and_examples_fill_the_box(visit, recorded):
 
 
 def test_the_number_of_tokens_is_shown(visit):
-    assert "7 tokens" in [caption.value for caption in visit("heads", text=BANKS).sidebar.caption]
+    captions = [caption.value for caption in visit("heads", text=BANKS).sidebar.caption]
+    assert [caption.split(",")[0] for caption in captions] == ["7 tokens"]
+    assert captions[0].endswith("KiB")
+
+
+def test_a_text_whose_trace_does_not_fit_is_one_line(visit, recorded, monkeypatch):
+    monkeypatch.setenv("ATTNVIZ_TRACE_BUDGET", "1000")
+    app = visit("heads", text=BANKS)
+    assert recorded == []
+    assert len(app.error) == 1
+    assert "this server keeps 1000 bytes in all" in app.error[0].value.replace("\\", "")
 
 
 def test_a_text_beyond_the_limit_is_one_line(visit, monkeypatch):
@@ -91,6 +101,8 @@ def test_a_long_text_waits_for_a_click(visit, recorded):
     text = "w " * 1100
     app = visit("heads", text=text)
     assert recorded == []
+    assert [line.split("\\.")[0] for line in [app.info[0].value]] == ["This text is 1\\,100 tokens long"]
+    assert "all its maps" in app.info[0].value
     app.button[0].click().run()
     assert len(recorded) == 1
     assert charts(app) >= 1
@@ -135,6 +147,7 @@ def test_a_long_job_shows_progress_and_can_be_cancelled(visit, monkeypatch):
 
 def test_a_run_that_made_room_for_others_is_recorded_again(visit, recorded, monkeypatch):
     monkeypatch.setenv("ATTNVIZ_TRACE_BUDGET", "1")
+    monkeypatch.setattr(runs, "cost", lambda *_: None)
     app = visit("heads", text=BANKS)
     app.text_area(key="text").set_value("other words").run()
     app.text_area(key="text").set_value(BANKS).run()

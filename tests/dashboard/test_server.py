@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -83,6 +84,9 @@ def test_what_the_environment_says(tmp_path):
     hosts = ("127.0.0.1", "localhost", "a.example", "b.example")
     assert found == Settings(tmp_path.resolve(), max_tokens=99, hosts=hosts)
     assert from_environment({}) == Settings()
+    (tmp_path / "run.attn").touch()
+    traces = os.pathsep.join([str(tmp_path / "run.attn")] * 2)
+    assert from_environment({"ATTNVIZ_TRACES": traces}).traces == ((tmp_path / "run.attn").resolve(),) * 2
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,10 @@ def test_what_the_environment_says(tmp_path):
         (
             {"ATTNVIZ_MODEL_ROOT": "/no/such"},
             "the model root /no/such is not a folder: give one that holds model folders or .attn files",
+        ),
+        (
+            {"ATTNVIZ_TRACES": "/no/run.attn"},
+            "/no/run.attn is not there or no trace: give .attn files written by attnviz record",
         ),
     ],
 )
