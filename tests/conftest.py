@@ -1,6 +1,7 @@
 """What every test gets: one torch thread, no network, the bundled models."""
 
 import os
+import shutil
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -10,6 +11,16 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,3 +46,16 @@ def minilm() -> tuple[Any, Any]:
 def smollm2() -> tuple[Any, Any]:
     """(model, tokenizer) of SmolLM2: a Llama decoder, 30 layers x 9 heads, 3 key/value heads."""
     return _bundled("smollm2")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Any:
+    """One Chromium for all tests of a process: a second one beside it would meet the first one's event loop."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("browser tests need Chromium; install the Debian package chromium")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=CHROMIUM_ARGUMENTS)
+        yield chromium
+        chromium.close()

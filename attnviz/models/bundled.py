@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,11 +149,10 @@ def _run(command: list[str], scratch: Path, model: Bundled) -> str | None:
 def _bytes_below(folder: Path) -> int:
     """What a download has written so far; files may vanish while we look."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += (Path(place) / name).stat().st_size
     return total
 
 

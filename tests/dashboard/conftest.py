@@ -60,7 +60,7 @@ def visit(recorded):
     """Open a page of the dashboard with query parameters, as a browser would."""
 
     def opened(page="", **query):
-        app = AppTest.from_file(SCRIPT, default_timeout=30)
+        app = AppTest.from_file(SCRIPT, default_timeout=90)
         app._page_hash = calc_hash(page) if page else ""
         for name, value in query.items():
             app.query_params[name] = value
@@ -89,17 +89,6 @@ def server(server_folder):
         yield address
 
 
-@pytest.fixture(scope="session")
-def browser(server):
-    """One Chromium for all tests."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS)
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture
 def visitor(browser, server):
     """A visitor in a fresh profile. No test may leave an error in the console or a request to elsewhere behind."""
@@ -122,7 +111,7 @@ def real(monkeypatch, model_folder):
     monkeypatch.setenv("ATTNVIZ_MODEL_ROOT", str(model_folder))
 
     def opened(page, **query):
-        app = AppTest.from_file(SCRIPT, default_timeout=60)
+        app = AppTest.from_file(SCRIPT, default_timeout=90)
         app._page_hash = calc_hash(page)
         for name, value in {"text": TEXT, **query}.items():
             app.query_params[name] = value

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -153,7 +154,9 @@ def test_a_request_that_is_dropped_while_it_waits_is_not_computed(kept, monkeypa
         await asyncio.gather(*busy, return_exceptions=True)
         await asyncio.gather(late, return_exceptions=True)
 
-    asyncio.run(main())
+    # a thread of its own: the browser of other tests keeps an event loop in this one
+    with ThreadPoolExecutor(1) as outside:
+        outside.submit(asyncio.run, main()).result(60)
     tiles._threads().submit(int).result(10)
     assert done == ["busy"] * tiles.THREADS
 

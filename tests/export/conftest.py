@@ -1,7 +1,5 @@
 """Traces small enough to export often, and a browser."""
 
-import shutil
-
 import pytest
 from hostile import TOKENS
 from traces import make_trace
@@ -15,18 +13,6 @@ def trace():
 @pytest.fixture(scope="session")
 def hostile():
     return make_trace(TOKENS, layers=2, heads=2)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield chromium
-        chromium.close()
 
 
 class Visit:
