@@ -13,15 +13,6 @@ from pathlib import Path
 from traces import make_trace
 
 CHROMIUM = next((path for path in map(Path, ("/usr/bin/chromium", "/usr/bin/chromium-browser")) if path.exists()), None)
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WORDS = ("The", "bank", "of", "the", "river", "was", "muddy")
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -55,13 +46,14 @@ def free_port():
 
 
 @contextmanager
-def serving(folder, **environment):
-    """The dashboard as `attnviz dashboard` starts it; yields its address."""
+def serving(folder, *, command=("-m", "attnviz.dashboard"), **environment):
+    """The dashboard as `attnviz dashboard` starts it, or as another Python command does; yields its address."""
     port = free_port()
     settings = {"ATTNVIZ_PORT": str(port), "ATTNVIZ_MODEL_ROOT": str(folder), **environment}
     log = (folder / "server.log").open("w")
-    command = [sys.executable, "-m", "attnviz.dashboard"]
-    process = subprocess.Popen(command, env=os.environ | settings, stdout=log, stderr=log, cwd=folder)
+    process = subprocess.Popen(
+        [sys.executable, *map(str, command)], env=os.environ | settings, stdout=log, stderr=log, cwd=folder
+    )
     try:
         wait_for(f"http://127.0.0.1:{port}/_stcore/health", process, folder / "server.log")
         yield f"http://127.0.0.1:{port}"
