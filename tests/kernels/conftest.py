@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 import torch
 
@@ -35,3 +37,11 @@ def one_thread():
 def small_tiles(monkeypatch):
     """The smallest tiles, 16 x 64, so that even short calls take several."""
     monkeypatch.setattr(blockwise_tiles, "CACHED", 0)
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises KeyboardInterrupt, also in workers that run tests in parallel and ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -141,7 +141,7 @@ def test_a_bias_is_a_constant_or_another_backend_serves():
         assert choose(wanting) == "native"
 
 
-def test_ctrl_c_ends_a_long_backward(monkeypatch):
+def test_ctrl_c_ends_a_long_backward(monkeypatch, interruptible):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     tensor = torch.zeros(1, 8, 65536, 64)
     call = check(tensor, tensor, tensor, None, Mask(), None, None, None, Emit())

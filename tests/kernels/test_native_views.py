@@ -155,7 +155,7 @@ def test_results_do_not_depend_on_threads(isa, monkeypatch):
         torch.testing.assert_close(found[2][name], tensor, rtol=0, atol=0)
 
 
-def test_ctrl_c_ends_a_long_pool():
+def test_ctrl_c_ends_a_long_pool(interruptible):
     query = torch.zeros(1, 1, 65536, 64)
     view = View(query, query, torch.zeros(1, 1, 65536), 1.0)
     start = time.perf_counter()
