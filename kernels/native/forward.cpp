@@ -115,10 +115,26 @@ INLINE void raise_top(const float* scores, int64_t from, int64_t begin, int64_t 
     if (Statistics) UNROLL for (int v = 0; v < NV; ++v) store(best + v * W, key[v]);
 }
 
-// Scores of keys [begin, end) become exp(score - top); adds them, and what the statistics need, to the sums.
+// Of some keys: their weights, weight * (score - top) and weight * distance, added up.
+template <int NV>
+struct Sums {
+    V weight[NV], heat[NV], distance[NV];
+    Sums() {
+        UNROLL for (int v = 0; v < NV; ++v) weight[v] = heat[v] = distance[v] = set(0);
+    }
+    void add_all(const Sums& more) {
+        UNROLL for (int v = 0; v < NV; ++v) {
+            weight[v] = add(weight[v], more.weight[v]);
+            heat[v] = add(heat[v], more.heat[v]);
+            distance[v] = add(distance[v], more.distance[v]);
+        }
+    }
+};
+
+// Scores of keys [begin, end) become exp(score - top); adds up them and what the statistics need.
 template <int NV, bool Statistics>
-INLINE void weigh(float* scores, int64_t from, int64_t begin, int64_t end, const V* top, const float* position, V* sum,
-                  V* heat, V* distance) {
+INLINE Sums<NV> weigh(float* scores, int64_t from, int64_t begin, int64_t end, const V* top, const float* position) {
+    Sums<NV> sums;
     for (int64_t j = begin; j < end; ++j) {
         const V key = set(static_cast<float>(j));
         UNROLL for (int v = 0; v < NV; ++v) {
@@ -127,13 +143,14 @@ INLINE void weigh(float* scores, int64_t from, int64_t begin, int64_t end, const
             if (Statistics) below = greater_of(set(-100.0f), below);  // so that 0 * -inf does not arise
             const V weight = exponential(below);
             store(at, weight);
-            sum[v] = add(sum[v], weight);
+            sums.weight[v] = add(sums.weight[v], weight);
             if (Statistics) {
-                heat[v] = fma(weight, below, heat[v]);
-                distance[v] = fma(weight, magnitude(sub(load(position + v * W), key)), distance[v]);
+                sums.heat[v] = fma(weight, below, sums.heat[v]);
+                sums.distance[v] = fma(weight, magnitude(sub(load(position + v * W), key)), sums.distance[v]);
             }
         }
     }
+    return sums;
 }
 
 int64_t block_of(int64_t position, int64_t length, int64_t blocks) { return ((position + 1) * blocks - 1) / length; }
@@ -156,38 +173,28 @@ template <int NV, bool Statistics>
 void softmax_lanes(const Call& call, const Forward& out, Piece& p, int64_t from, int64_t begin, int64_t end, int lane) {
     State& s = p.state;
     float* scores = p.scores + lane;
-    V top[NV], base[NV], sum[NV], heat[NV], distance[NV];
+    V top[NV], base[NV];
     UNROLL for (int v = 0; v < NV; ++v) top[v] = load(s.top + lane + v * W);
     raise_top<NV, Statistics>(scores, from, begin, end, top, s.best + lane);
-    UNROLL for (int v = 0; v < NV; ++v) {
-        const int at = lane + v * W;
-        base[v] = finite(top[v]);
-        const V rise = difference(load(s.top + at), base[v]), keep = exponential(rise), old = load(s.sum + at);
-        store(p.keep + at, keep);
-        store(s.top + at, top[v]);
-        sum[v] = mul(keep, old);
-        heat[v] = mul(keep, fma(rise, old, load(s.heat + at)));
-        distance[v] = mul(keep, load(s.distance + at));
-    }
+    UNROLL for (int v = 0; v < NV; ++v) base[v] = finite(top[v]);
+    Sums<NV> sums;
     for (int64_t j = begin; j < end;) {
         const int64_t block = out.pooled ? block_of(j, call.N, out.C) : 0;
         const int64_t edge = out.pooled ? (block + 1) * call.N / out.C : end;
         const int64_t last = edge < end ? edge : end, stop = last - j < kRun ? last : j + kRun;
-        V part[NV], warm[NV], far[NV];
-        UNROLL for (int v = 0; v < NV; ++v) part[v] = warm[v] = far[v] = set(0);
-        weigh<NV, Statistics>(scores, from, j, stop, base, p.queries.position + lane, part, warm, far);
-        if (out.pooled) add_block<NV>(p.blocks, block, lane, base, part);
-        UNROLL for (int v = 0; v < NV; ++v) {
-            sum[v] = add(sum[v], part[v]);
-            heat[v] = add(heat[v], warm[v]);
-            distance[v] = add(distance[v], far[v]);
-        }
+        const Sums<NV> run = weigh<NV, Statistics>(scores, from, j, stop, base, p.queries.position + lane);
+        if (out.pooled) add_block<NV>(p.blocks, block, lane, base, run.weight);
+        sums.add_all(run);
         j = stop;
     }
     UNROLL for (int v = 0; v < NV; ++v) {
-        store(s.sum + lane + v * W, sum[v]);
-        store(s.heat + lane + v * W, heat[v]);
-        store(s.distance + lane + v * W, distance[v]);
+        const int at = lane + v * W;
+        const V rise = difference(load(s.top + at), base[v]), keep = exponential(rise), old = load(s.sum + at);
+        store(p.keep + at, keep);
+        store(s.top + at, top[v]);
+        store(s.heat + at, fma(keep, fma(rise, old, load(s.heat + at)), sums.heat[v]));
+        store(s.distance + at, fma(keep, load(s.distance + at), sums.distance[v]));
+        store(s.sum + at, fma(keep, old, sums.weight[v]));
     }
 }
 
