@@ -220,7 +220,7 @@ def named(result: Attended) -> Found:
 
 def of_view(view: View, backend: str) -> Found:
     """What the functions of a finished call give, on odd parts of the map and with broadcast vectors."""
-    rows, cols, queries, keys = _window(view)
+    rows, cols, queries, keys = window_of(view)
     return {
         "tile": tile(view, rows, cols, backend=backend),
         "mean": pool(view, GRID, rows, cols, backend=backend),
@@ -234,7 +234,7 @@ def of_view(view: View, backend: str) -> Found:
 GRID = (3, 4)
 
 
-def _window(view: View) -> tuple[slice, slice, Tensor, Tensor]:
+def window_of(view: View) -> tuple[slice, slice, Tensor, Tensor]:
     """A range of rows, one of columns, and a vector over each axis, [1, H, M, 3] and [B, 1, N, 3]."""
     batch, heads, rows, keys = view.shape
     g = torch.Generator().manual_seed(rows * keys)
@@ -272,7 +272,7 @@ def plain(call: Call) -> tuple[Found, Found]:
         pooled=reference.pool_of(weights, seeing, (5, 7), "mean"),
         weights=weights,
     )
-    rows, cols, queries, keys = _window(view_of(call, result))
+    rows, cols, queries, keys = window_of(view_of(call, result))
     part = weights[..., rows, cols]
     views = {
         "tile": part,

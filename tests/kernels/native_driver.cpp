@@ -1,6 +1,6 @@
 // Runs one call of the compiled kernel without Python, so that a build for another processor can be tried under an
 // emulator. Reads, from a file, lines "number NAME VALUE" and "tensor NAME TYPE STRIDES BYTES" followed by the bytes, and
-// writes, to another, what the forward and the backward pass leave, one array after the other.
+// writes, to another, what forward pass, backward pass and the functions of a finished call leave, one after the other.
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -84,12 +84,51 @@ attn::Tensor filled(std::vector<char>& memory, const attn::Tensor& like, int64_t
     return t;
 }
 
+attn::Tensor rows_of(std::vector<float>& values, const attn::Call& call) {
+    attn::Tensor t;
+    t.data = reinterpret_cast<char*>(values.data());
+    const int64_t strides[4] = {call.H * call.M, call.M, 1, 0};
+    for (int i = 0; i < 4; ++i) t.stride[i] = strides[i];
+    return t;
+}
+
+bool never() { return false; }
+
 template <class T>
 void save(std::ofstream& file, const std::vector<T>& values) {
     file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
 }
 
-bool never() { return false; }
+void look(const attn::Kernels& kernels, const Given& given, const attn::Call& call, std::vector<float>& logsumexp,
+          std::ofstream& file) {
+    attn::View view;
+    view.logsumexp = rows_of(logsumexp, call);
+    view.width = given.whole("width");
+    const auto made = [&](attn::Kind kind, int64_t rows, int64_t cols) {
+        std::vector<float> out(static_cast<size_t>(call.B * call.H * rows * cols), 0.0f / 0.0f);
+        view.out = out.data();
+        attn::view(kernels, kind, call, view, 2, never);
+        save(file, out);
+    };
+    view.row_end = call.M;
+    view.col_end = call.N;
+    made(attn::kReceived, call.N, 1);
+    view.vector = given.tensor("over_keys");
+    made(attn::kPush, call.M, view.width);
+    view.vector = given.tensor("over_queries");
+    made(attn::kPull, call.N, view.width);
+    view.row_begin = given.whole("row_begin");
+    view.row_end = given.whole("row_end");
+    view.col_begin = given.whole("col_begin");
+    view.col_end = given.whole("col_end");
+    made(attn::kTile, view.row_end - view.row_begin, view.col_end - view.col_begin);
+    view.R = given.whole("grid_rows");
+    view.C = given.whole("grid_cols");
+    for (const bool largest : {false, true}) {
+        view.largest = largest;
+        made(attn::kPool, view.R, view.C);
+    }
+}
 
 void run(const attn::Kernels& kernels, const Given& given, const char* path) {
     const attn::Call call = call_of(given);
@@ -114,10 +153,7 @@ void run(const attn::Kernels& kernels, const Given& given, const char* path) {
     attn::Backward back;
     back.output = forward.output;
     back.output_gradient = given.tensor("output_gradient");
-    back.logsumexp.data = reinterpret_cast<char*>(logsumexp.data());
-    back.logsumexp.stride[0] = call.H * call.M;
-    back.logsumexp.stride[1] = call.M;
-    back.logsumexp.stride[2] = 1;
+    back.logsumexp = rows_of(logsumexp, call);
     back.delta = delta.data();
     back.query = filled(memory[0], call.query, call.B, call.H, call.M, call.D);
     back.key = filled(memory[1], call.query, call.B, call.G, call.N, call.D);
@@ -132,6 +168,7 @@ void run(const attn::Kernels& kernels, const Given& given, const char* path) {
     save(file, pooled);
     save(file, weights);
     for (int i = 0; i < 3; ++i) save(file, memory[i]);
+    look(kernels, given, call, logsumexp, file);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ import torch
 from kernel_cases import (
     CASES,
     EMIT,
+    GRID,
     Case,
     assert_gradients_within_budget,
     assert_within_budget,
@@ -18,12 +19,14 @@ from kernel_cases import (
     differentiated,
     in_double,
     named,
+    of_view,
     output_of,
     plain,
     plain_output,
+    window_of,
 )
 
-from attnviz_kernels import Call, Mask, Statistics, reference
+from attnviz_kernels import Call, Emit, Mask, Statistics, View, reference, view_of
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "kernels" / "native"
@@ -49,6 +52,7 @@ pytestmark = [
     ),
 ]
 
+VIEWS = ("received", "push", "pull", "tile", "mean", "max")
 CHOSEN = [
     *CASES[3::29],
     Case("just-over", "window", "all", "heads-last"),
@@ -76,15 +80,25 @@ def driver(tmp_path_factory) -> Path:
     return program
 
 
+def view_of_exact(call: Call) -> View:
+    """The view of a call in float64."""
+    exact = in_double(call)
+    return view_of(exact, reference.attend(exact, Emit()))
+
+
 def numbers_of(call: Call) -> dict[str, float]:
     batch, heads, rows, cols = call.shape
     mask: Mask = call.mask
     left, right = mask.window or (None, None)
     limits = {"left": left, "right": right, "chunk": mask.chunk}
+    over_rows, over_cols, _, vector = window_of(view_of_exact(call))
     return {
         "B": batch, "H": heads, "G": call.key.shape[1], "M": rows, "N": cols, "D": call.key.shape[3],
         "E": call.value.shape[3], "scale": call.scale, "softcap": call.softcap or 0, "causal": int(mask.causal),
         "offset": mask.offset, "R": min(5, rows), "C": min(7, cols),
+        "row_begin": over_rows.start, "row_end": over_rows.stop, "width": vector.shape[3],
+        "col_begin": over_cols.start, "col_end": over_cols.stop, "grid_rows": min(GRID[0], over_rows.stop - over_rows.start),
+        "grid_cols": min(GRID[1], over_cols.stop - over_cols.start),
     } | {name: -1 if limit is None else limit for name, limit in limits.items()}  # fmt: skip
 
 
@@ -101,6 +115,8 @@ def tensors_of(call: Call, output_gradient: torch.Tensor) -> dict[str, torch.Ten
         found["padding"] = mask.key_padding
     if mask.segments is not None:
         found["query_segment"], found["key_segment"] = (segment.float() for segment in mask.segments)
+    _, _, queries, keys = window_of(view_of_exact(call))
+    found["over_queries"], found["over_keys"] = (vector.expand(*call.shape[:2], -1, -1) for vector in (queries, keys))
     return {name: tensor.contiguous() for name, tensor in found.items()}
 
 
@@ -114,8 +130,8 @@ def write(path: Path, call: Call, output_gradient: torch.Tensor) -> None:
             file.write(f"tensor {name} {TYPES[tensor.dtype]} {strides} {len(raw)}\n".encode() + raw)
 
 
-def read(path: Path, call: Call) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """What the program left: the forward pass's arrays and the gradients, by name."""
+def read(path: Path, call: Call) -> tuple[dict[str, torch.Tensor], ...]:
+    """What the program left of forward pass, backward pass and the functions of a finished call, by name."""
     raw = bytearray(path.read_bytes())
     batch, heads, rows, cols = call.shape
     each, kind = (batch, heads, rows), call.query.dtype
@@ -126,13 +142,17 @@ def read(path: Path, call: Call) -> tuple[dict[str, torch.Tensor], dict[str, tor
     shapes["pooled"] = ((batch, heads, min(5, rows), min(7, cols)), torch.float32)
     shapes["weights"] = ((*each, cols), torch.float32)
     gradients = {name: (tuple(getattr(call, name).shape), kind) for name in ("query", "key", "value")}
-    found, at = {}, 0
-    for name, (shape, dtype) in (shapes | {f"d {name}": what for name, what in gradients.items()}).items():
-        count = torch.Size(shape).numel()
-        found[name] = torch.frombuffer(raw, dtype=dtype, count=count, offset=at).reshape(shape)
-        at += count * dtype.itemsize
+    exact = of_view(view_of_exact(call), "reference")
+    views = {name: (tuple(exact[name].shape), torch.float32) for name in VIEWS}
+    groups, at = [], 0
+    for group in (shapes, gradients, views):
+        groups.append({})
+        for name, (shape, dtype) in group.items():
+            count = torch.Size(shape).numel()
+            groups[-1][name] = torch.frombuffer(raw, dtype=dtype, count=count, offset=at).reshape(shape)
+            at += count * dtype.itemsize
     assert at == len(raw)
-    return {name: found[name] for name in shapes}, {name: found[f"d {name}"] for name in gradients}
+    return tuple(groups)
 
 
 @pytest.mark.parametrize("isa", ["neon", "portable"])
@@ -144,7 +164,10 @@ def test_results_stay_within_the_error_budget(driver, tmp_path, case, dtype, isa
     output_gradient = torch.randn(shape, generator=torch.Generator().manual_seed(7)).bfloat16().to(dtype)
     write(tmp_path / "in", call, output_gradient)
     subprocess.run([EMULATOR, str(driver), isa, str(tmp_path / "in"), str(tmp_path / "out")], check=True, timeout=120)
-    found, gradients = read(tmp_path / "out", call)
-    assert_within_budget(found, named(reference.attend(in_double(call), EMIT)), plain(call)[0])
+    found, gradients, views = read(tmp_path / "out", call)
+    honest, honest_view = plain(call)
+    exact = named(reference.attend(in_double(call), EMIT))
+    assert_within_budget(found, exact, honest)
+    assert_within_budget(views, exact | of_view(view_of_exact(call), "reference"), honest_view)
     true = differentiated(in_double(call), lambda call: output_of(call, "reference"))
     assert_gradients_within_budget(call, gradients, true, differentiated(call, plain_output))
