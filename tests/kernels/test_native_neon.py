@@ -97,7 +97,8 @@ def numbers_of(call: Call) -> dict[str, float]:
         "E": call.value.shape[3], "scale": call.scale, "softcap": call.softcap or 0, "causal": int(mask.causal),
         "offset": mask.offset, "R": min(5, rows), "C": min(7, cols),
         "row_begin": over_rows.start, "row_end": over_rows.stop, "width": vector.shape[3],
-        "col_begin": over_cols.start, "col_end": over_cols.stop, "grid_rows": min(GRID[0], over_rows.stop - over_rows.start),
+        "col_begin": over_cols.start, "col_end": over_cols.stop,
+        "grid_rows": min(GRID[0], over_rows.stop - over_rows.start),
         "grid_cols": min(GRID[1], over_cols.stop - over_cols.start),
     } | {name: -1 if limit is None else limit for name, limit in limits.items()}  # fmt: skip
 
