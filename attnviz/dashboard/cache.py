@@ -49,6 +49,11 @@ class Cache:
             self.dropped.discard(key)
             return gone
 
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._values.clear()
+
     def make(self, key: Hashable, build: Callable[[], Any], size: Callable[[Any], int]) -> Any:
         """The value kept under the key, built first where there is none."""
         value = self.get(key)

@@ -28,8 +28,12 @@ def choose(
 
 def suggest(**first: int) -> None:
     """What a page opens with where neither URL nor visitor said anything yet; put into the URL at once."""
-    new = {key: value for key, value in first.items() if key not in st.query_params and key not in st.session_state}
-    _open_with(new)
+    _open_with({key: value for key, value in first.items() if not said(key)})
+
+
+def said(key: str) -> bool:
+    """Whether URL or visitor said anything of it yet."""
+    return key in st.query_params or key in st.session_state
 
 
 def _open_with(first: Mapping[str, int]) -> None:

@@ -18,7 +18,8 @@ LONG, SHORT, READING = "long", "short", "reading"
 LANES = {LONG: 1, SHORT: 1, READING: 2}
 """Jobs done at the same time: long runs of models, recordings of short texts, and what only reads files and traces."""
 
-_TORCH_THREADS = torch.get_num_threads()
+TORCH_THREADS = torch.get_num_threads()
+"""Threads of one run of a model: as many as torch takes unless told."""
 
 
 class CancelledError(Exception):
@@ -72,7 +73,7 @@ class Queue:
 
     def __init__(self) -> None:
         # torch keeps the number per thread, and new threads take over what was set last anywhere
-        prepare = partial(torch.set_num_threads, _TORCH_THREADS)
+        prepare = partial(torch.set_num_threads, TORCH_THREADS)
         self._lanes = {lane: ThreadPoolExecutor(count, f"attnviz-{lane}", prepare) for lane, count in LANES.items()}
         self._jobs: dict[str, Job] = {}
         self._lock = Lock()

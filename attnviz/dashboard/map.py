@@ -9,8 +9,8 @@ import streamlit as st
 from torch import Tensor
 
 from ..trace import Head
-from . import exports
-from .controls import choose, position, suggest, switch
+from . import exports, runs
+from .controls import choose, position, said, suggest, switch
 from .places import DIVIDED, HIDDEN, SHOWN, TOKENS, WORD_LIMIT, WORDS, Place, drawn_at, prepared, starts
 from .selection import select_key, select_token
 from .sidebar import Look
@@ -51,6 +51,10 @@ def draw(look: Look) -> None:
         exports.offer(look, "map", **exports.place_of(look.head), **_options(place))
 
 
+def _has_special(head: Head) -> bool:
+    return any(token.special for token in (*head.rows, *head.cols))
+
+
 def _options(place: Place) -> dict[str, Any]:
     """What the export takes beside the head."""
     return ({"words": True} if place.unit == WORDS else {}) | (
@@ -63,7 +67,8 @@ def _place(look: Look) -> Place:
     here = Place(look.wanted, look.kind, look.trace.batch, look.head.layer, look.head.head)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         unit = switch("Unit", [TOKENS, WORDS], "unit", label_visibility="collapsed")
-        has_special = any(token.special for token in (*look.head.rows, *look.head.cols))
+        key = (look.wanted, look.kind, look.trace.batch, "special")
+        has_special = runs.traces().make(key, lambda: _has_special(look.head), lambda _: 100)
         special = choose("Special tokens", [SHOWN, HIDDEN, DIVIDED], "special", width=260) if has_special else SHOWN
     if SAID[special]:
         st.caption(SAID[special])
@@ -76,11 +81,12 @@ def _place(look: Look) -> Place:
 def _reading(look: Look, head: Head, first: tuple[Sequence[int], Sequence[int]]) -> tuple[int, int]:
     """The same without colours or a mouse; returns the row and column of `head` that are selected."""
     side = switch("Direction", [FROM, TO], "side", label_visibility="collapsed", width="stretch")
-    link = start_link(look.head)
-    suggest(token=link[0], key=link[1])
+    if not (said("token") and said("key")):
+        token, key = start_link(look.head)
+        suggest(token=token, key=key)
     with st.container(horizontal=True):
-        query = position("Query", len(look.head.rows), "token", link[0])
-        key = position("Key", len(look.head.cols), "key", link[1])
+        query = position("Query", len(look.head.rows), "token")
+        key = position("Key", len(look.head.cols), "key")
     row, col = drawn_at(first[0], query), drawn_at(first[1], key)
     weights = weights_of(head, row if side == FROM else col, side)
     shown, numbers = (head.cols, first[1]) if side == FROM else (head.rows, first[0])

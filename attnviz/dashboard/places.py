@@ -86,11 +86,10 @@ def starts(place: Place) -> tuple[Sequence[int], Sequence[int]]:
     """For each drawn row and for each drawn column the position of its first token in the text."""
     plain, whole = head_of(place.plain), head_of(place.whole)
     sides = (plain.row_words, plain.rows, whole.rows), (plain.col_words, plain.cols, whole.cols)
-    found = []
+    found: list[Sequence[int]] = []
     for words, tokens, drawn in sides:
         first = [word.start for word in words()] if place.unit == WORDS else range(len(tokens))
-        kept = range(len(first)) if place.special == SHOWN else positions_kept(drawn).tolist()
-        found.append([first[index] for index in kept])
+        found.append(first if place.special == SHOWN else [first[at] for at in positions_kept(drawn).tolist()])
     return found[0], found[1]
 
 

@@ -47,7 +47,7 @@ def described(
     given = {
         name: list(positions)
         for name, positions in zip(("rowNumbers", "colNumbers"), numbers, strict=True)
-        if list(positions) != list(range(len(positions)))
+        if not isinstance(positions, range)
     }
     return {
         "capability": secret,
