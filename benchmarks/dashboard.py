@@ -131,7 +131,7 @@ class Visitor:
     def zoomed(self) -> None:
         """A tile of the three finest levels, somewhere below the diagonal, that was not read before."""
         tiles.tiles().clear()
-        level = self.chance.randrange(3)
+        level = self.chance.randrange(min(3, deepest(*self.shape)))
         rows, cols = levels(*self.shape)[level]
         down = self.chance.randrange(-(-rows // 256))
         self.read(f"{level}/{down}/{self.chance.randrange(min(down + 1, -(-cols // 256)))}")
