@@ -153,15 +153,22 @@ INLINE Sums<NV> weigh(float* scores, int64_t from, int64_t begin, int64_t end, c
     return sums;
 }
 
-int64_t block_of(int64_t position, int64_t length, int64_t blocks) { return ((position + 1) * blocks - 1) / length; }
+// An axis cut into blocks: block k begins at k * length / blocks, rounded down.
+struct Edges {
+    int64_t length, blocks;
+};
 
-// The sum over one block of keys, or over the part of it that lies in this span.
+int64_t begin_of(int64_t block, const Edges& e) { return block * e.length / e.blocks; }
+
+int64_t block_of(int64_t position, const Edges& e) { return ((position + 1) * e.blocks - 1) / e.length; }
+
+// Adds the sum over the part of one block of keys that was just seen; `fresh` if no part of it was seen before.
 template <int NV>
-INLINE void add_block(const Blocks& blocks, int64_t block, int lane, const V* top, const V* sum) {
+INLINE void add_block(const Blocks& blocks, int64_t block, bool fresh, int lane, const V* top, const V* sum) {
     UNROLL for (int v = 0; v < NV; ++v) {
         float* total = blocks.sum + block * L + lane + v * W;
         float* then = blocks.top + block * L + lane + v * W;
-        const V kept = mul(load(total), exponential(sub(load(then), top[v])));
+        const V kept = fresh ? set(0) : mul(load(total), exponential(sub(load(then), top[v])));
         store(total, add(kept, sum[v]));
         store(then, top[v]);
     }
@@ -173,19 +180,22 @@ template <int NV, bool Statistics>
 void softmax_lanes(const Call& call, const Forward& out, Piece& p, int64_t from, int64_t begin, int64_t end, int lane) {
     State& s = p.state;
     float* scores = p.scores + lane;
+    const float* position = p.queries.position + lane;
     V top[NV], base[NV];
     UNROLL for (int v = 0; v < NV; ++v) top[v] = load(s.top + lane + v * W);
     raise_top<NV, Statistics>(scores, from, begin, end, top, s.best + lane);
     UNROLL for (int v = 0; v < NV; ++v) base[v] = finite(top[v]);
     Sums<NV> sums;
-    for (int64_t j = begin; j < end;) {
-        const int64_t block = out.pooled ? block_of(j, call.N, out.C) : 0;
-        const int64_t edge = out.pooled ? (block + 1) * call.N / out.C : end;
-        const int64_t last = edge < end ? edge : end, stop = last - j < kRun ? last : j + kRun;
-        const Sums<NV> run = weigh<NV, Statistics>(scores, from, j, stop, base, p.queries.position + lane);
-        if (out.pooled) add_block<NV>(p.blocks, block, lane, base, run.weight);
-        sums.add_all(run);
-        j = stop;
+    const Edges edges{call.N, out.pooled ? out.C : 1};
+    int64_t block = block_of(begin, edges), start = begin_of(block, edges);
+    for (int64_t j = begin; j < end; ++block) {
+        const int64_t edge = begin_of(block + 1, edges), last = edge < end ? edge : end;
+        Sums<NV> part;
+        for (; j < last; j += kRun)
+            part.add_all(weigh<NV, Statistics>(scores, from, j, last - j < kRun ? last : j + kRun, base, position));
+        if (out.pooled) add_block<NV>(p.blocks, block, start >= begin, lane, base, part.weight);
+        sums.add_all(part);
+        j = start = last;
     }
     UNROLL for (int v = 0; v < NV; ++v) {
         const int at = lane + v * W;
@@ -348,21 +358,21 @@ void put_statistics(const Call& call, const Forward& out, Piece& p) {
 // Sums of each block of the map over the rows of this tile, into the tile's own rows of plan.bands.
 void put_blocks(const Call& call, const Forward& out, const Plan& plan, Piece& p, int64_t row_tile) {
     const Queries& q = p.queries;
-    alignas(64) float weights[L];
-    for (int64_t l = 0; l < q.count;) {
-        const int64_t block = block_of(q.row[l], call.M, out.R);
-        const int64_t row_end = (block + 1) * call.M / out.R;
-        int64_t end = l;
-        while (end < q.count && q.head[end] == q.head[l] && q.row[end] < row_end) ++end;
-        const int64_t band = (q.batch * call.H + q.head[l]) * (plan.row_tiles + out.R) + row_tile + block;
-        for (int64_t c = 0; c < out.C; ++c) {
-            float total = 0;
-            for (int v = static_cast<int>(l) / W * W; v < end; v += W)
-                store(weights + v, mul(load(p.blocks.sum + c * L + v), weight_of(p, v, load(p.blocks.top + c * L + v))));
-            for (int64_t i = l; i < end; ++i) total += weights[i];
-            plan.bands[band * out.C + c] = total;
+    const Edges rows{call.M, out.R}, columns{call.N, out.C};
+    const int64_t begin = block_of(q.key_begin, columns), end = block_of(q.key_end - 1, columns) + 1;
+    for (int64_t c = begin; c < end; ++c)
+        for (int l = 0; l < q.vectors * W; l += W) {
+            float* sum = p.blocks.sum + c * L + l;
+            store(sum, mul(load(sum), weight_of(p, l, load(p.blocks.top + c * L + l))));
         }
-        l = end;
+    for (int64_t l = 0, last; l < q.count; l = last) {
+        const int64_t block = block_of(q.row[l], rows), row_end = begin_of(block + 1, rows);
+        for (last = l; last < q.count && q.head[last] == q.head[l] && q.row[last] < row_end; ++last) {
+        }
+        float* band = plan.bands + ((q.batch * call.H + q.head[l]) * (plan.row_tiles + out.R) + row_tile + block) * out.C;
+        fill(band, out.C, 0);
+        for (int64_t c = begin; c < end; ++c)
+            for (int64_t i = l; i < last; ++i) band[c] += p.blocks.sum[c * L + i];
     }
 }
 
