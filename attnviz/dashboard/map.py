@@ -70,11 +70,13 @@ def _place(look: Look) -> Place:
         key = (look.wanted, look.kind, look.trace.batch, "special")
         has_special = runs.traces().make(key, lambda: _has_special(look.head), lambda _: 100)
         special = choose("Special tokens", [SHOWN, HIDDEN, DIVIDED], "special", width=260) if has_special else SHOWN
-    if SAID[special]:
-        st.caption(SAID[special])
+    note = SAID[special]
     if unit == WORDS and (count := max(len(look.head.row_words()), len(look.head.col_words()))) > WORD_LIMIT:
-        st.caption(f"Words are drawn up to {WORD_LIMIT:,}, this text has {count:,}: these are its tokens.")
+        note = f"Words are drawn up to {WORD_LIMIT:,}, this text has {count:,}: these are its tokens. {note}"
         unit = TOKENS
+    place = st.empty()
+    if note:
+        place.caption(note)
     return Place(here.wanted, here.kind, here.sequence, here.layer, here.head, unit, special)
 
 

@@ -19,6 +19,7 @@ from .links import draw as links
 from .map import draw as attention_map
 from .safe import plain
 from .sidebar import Look, look
+from .waiting import make_slot
 from .walkthrough import draw as walkthrough
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ def main() -> None:
     st.logo(str(LOGO), size="large", icon_image=str(MARK))
     st.html(STYLE)
     here = st.navigation([_page(name) for name in PAGES], position="top")
+    make_slot()
     try:
         found = look()
         PAGES[here.url_path or next(iter(PAGES))][1](found)

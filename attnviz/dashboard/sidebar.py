@@ -21,7 +21,7 @@ from .safe import plain
 from .settings import AUTO_TOKENS, settings
 from .start import start
 from .uploads import brought, drop_text, file_box, text_brought
-from .waiting import obtain
+from .waiting import obtain, slot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,9 +115,11 @@ def _confirm(wanted: runs.Wanted, count: int, cost: Estimate | None) -> None:
     """Longer texts wait for a click; it holds until another text comes."""
     if st.session_state.get("confirmed") == wanted:
         return
-    st.info(plain(told(count, cost)), icon=":material/hourglass_empty:")
-    if not st.button(f"Record {count:,} tokens", type="primary"):
-        st.stop()
+    with slot().container():
+        st.info(plain(told(count, cost)), icon=":material/hourglass_empty:")
+        if not st.button(f"Record {count:,} tokens", type="primary"):
+            st.stop()
+    slot().empty()
     st.session_state["confirmed"] = wanted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextvars import ContextVar
 from typing import Any
 
 import streamlit as st
@@ -14,6 +15,19 @@ from .jobs import LONG, CancelledError, Job
 
 UNSEEN = 0.8
 """Seconds a job may take before progress is shown."""
+
+_slot: ContextVar[Any] = ContextVar("slot")
+
+
+def make_slot() -> None:
+    """Keep a place at the top of the page for what comes and goes: elsewhere it would move everything after it, and
+    the browser would build anew what moved."""
+    _slot.set(st.empty())
+
+
+def slot() -> Any:
+    """That place."""
+    return _slot.get()
 
 
 def obtain(
@@ -44,7 +58,7 @@ def visitor() -> str:
 
 def _watch(job: Job) -> None:
     """Show progress until the end. A click anywhere interrupts this and runs the page anew, with the job going on."""
-    place = st.empty()
+    place = slot()
     with place.container():
         bar = st.progress(job.fraction, text=job.stage)
         st.button("Cancel", on_click=job.cancel, key=f"cancel-{hash(job.key)}")

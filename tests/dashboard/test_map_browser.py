@@ -57,6 +57,21 @@ def test_a_click_on_a_cell_selects_its_row_and_column(visitor):
     page.get_by_text("muddy looks at", exact=True).wait_for()
 
 
+def test_the_view_stays_when_a_cell_is_selected(visitor):
+    page = go(visitor, "model=long.attn&layer=0&head=0&token=0&key=0")
+    canvas(page).focus()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    settled(page)
+    canvas(page).evaluate("canvas => (canvas.mark = 'same')")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    browsing.wait_for_query(page, token=2, key=0)
+    page.get_by_text("w2 looks at", exact=True).wait_for()
+    assert canvas(page).evaluate("canvas => canvas.mark") == "same"
+    assert "max over" not in read_out(page)
+
+
 def test_enter_selects(visitor):
     page = go(visitor, "model=words.attn&layer=0&head=0&token=2&key=2")
     canvas(page).focus()
