@@ -173,21 +173,45 @@ INLINE float hiding(int type) {
     return type == kFloat32 ? -0x1.fffffep126f : -INFINITY;
 }
 
+// The smallest and largest number of a tile of a bias or dense mask.
+struct Extent {
+    V least = set(INFINITY), most = set(-INFINITY);
+};
+
+// Makes numbers below `limit` -inf in a row [T] of which `size` are used.
+INLINE void tidy(float* row, int64_t size, V limit, Extent& extent) {
+    for (int64_t j = size; j % W; ++j) row[j] = row[size - 1];
+    for (int64_t j = 0; j < size; j += W) {
+        const V raw = load(row + j), tidied = select(less(raw, limit), set(-INFINITY), raw);
+        store(row + j, tidied);
+        extent.least = lesser_of(extent.least, tidied);
+        extent.most = greater_of(extent.most, tidied);
+    }
+}
+
+INLINE bool all(V values, float one) {
+    float each[W];
+    store(each, values);
+    for (float value : each)
+        if (value != one) return false;
+    return true;
+}
+
 enum Extra { kNothing, kEverything, kSome };
 
 // Reads a tile of a bias or dense mask into buffers.extra, [T, L]; says whether it adds nothing or hides everything.
 static Extra read_extra(const Tensor& t, bool mask, const Queries& q, int64_t from, int64_t size, Buffers& buffers) {
-    float least = INFINITY, most = -INFINITY;
+    Extent extent;
+    const V limit = set(mask ? nextafterf(hiding(t.type), 0) : -INFINITY);
     const int64_t lanes = q.vectors * W;
     const bool same = t.stride[2] == 0 && (t.stride[1] == 0 || q.head[0] == q.head[q.count - 1]);
     for (int64_t l = 0; l < (same ? 1 : lanes); ++l) {
         float* row = buffers.rows + l * T;
         read(at(t, q.batch, q.head[l], q.row[l], from), t.type, t.stride[3], size, row);
-        for (int64_t j = 0; mask && j < size; ++j) row[j] = row[j] <= hiding(t.type) ? -INFINITY : row[j];
-        for (int64_t j = 0; j < size; ++j) least = lower(least, row[j]), most = higher(most, row[j]);
+        tidy(row, size, limit, extent);
     }
-    if (least == 0 && most == 0) return kNothing;
-    if (most == -INFINITY) return kEverything;
+    if (all(extent.least, 0) && all(extent.most, 0)) return kNothing;
+    if (all(extent.most, -INFINITY)) return kEverything;
     if (!same) transpose(buffers.rows, T, lanes, size, buffers.extra, L);
     for (int64_t j = 0; same && j < size; ++j)
         for (int v = 0; v < q.vectors; ++v) store(buffers.extra + j * L + v * W, set(buffers.rows[j]));
