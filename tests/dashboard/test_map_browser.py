@@ -14,8 +14,8 @@ def canvas(page):
 
 
 def settled(page):
+    page.wait_for_timeout(100)  # until the frame is drawn that asks for tiles
     page.locator(".attnviz-map:not([data-busy])").wait_for()
-    page.wait_for_timeout(100)
 
 
 def colour(page, x, y):
@@ -69,6 +69,7 @@ def test_the_view_stays_when_a_cell_is_selected(visitor):
     browsing.wait_for_query(page, token=2, key=0)
     page.get_by_text("w2 looks at", exact=True).wait_for()
     assert canvas(page).evaluate("canvas => canvas.mark") == "same"
+    settled(page)
     assert "max over" not in read_out(page)
 
 
