@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #ifndef _WIN32
 #include <unistd.h>
@@ -46,8 +47,8 @@ class Pool {
 public:
     void offer(Job& job) {
         std::lock_guard<std::mutex> lock(mutex_);
+        hire(job.wanted);
         jobs_.push_back(&job);
-        for (; threads_ < job.wanted; ++threads_) std::thread([this] { serve(); }).detach();
         for (int i = 0; i < job.wanted; ++i) wake_.notify_one();
     }
 
@@ -63,6 +64,14 @@ public:
     }
 
 private:
+    // A system that gives no more threads leaves the work to those there are, the caller at least.
+    void hire(int wanted) {
+        try {
+            for (; threads_ < wanted; ++threads_) std::thread([this] { serve(); }).detach();
+        } catch (const std::system_error&) {
+        }
+    }
+
     void serve() {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
