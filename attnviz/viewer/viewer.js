@@ -123,6 +123,7 @@ export function create(root, onPick) {
         const size = sizeOf(...tile);
         keep(key, codes && { codes, ...size, there: rows ?? size.height, z: tile[0], down: tile[1], across: tile[2] });
         redraw();
+        readOut();
       };
       state.waiting.set(key, abort);
       state.source
