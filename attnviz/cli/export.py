@@ -33,6 +33,7 @@ def export(
         typer.Option(help="What the view heads is coloured by: entropy, first, previous, ...", show_default="entropy"),
     ] = None,
     shared: Annotated[bool, typer.Option("--shared", help="One scale of colours for all thumbnails.")] = False,
+    normalised: Annotated[bool, typer.Option("--normalised", help="Entropy divided by ln(visible keys).")] = False,
     words: Annotated[bool, typer.Option("--words", help="Words in place of tokens, for maps.")] = False,
     special: Annotated[str, typer.Option(help="Special tokens in maps: shown, hidden or renormalised.")] = "shown",
     format: Annotated[
@@ -58,7 +59,13 @@ def export(
 
     # everything that can be told before a model is loaded
     check_view(view, check_target(output, format))
-    options: dict[str, Any] = {"column": column, "shared": shared, "words": words, "special": special}
+    options: dict[str, Any] = {
+        "column": column,
+        "shared": shared,
+        "normalised": normalised,
+        "words": words,
+        "special": special,
+    }
     check_options(view, **options)
     theme_named(theme)
     folders = () if font_dir is None else (font_dir,)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from .. import charts
+from ..analysis.heads import normalised_entropy
 from ..trace import Head
 from . import exports, figures
-from .controls import position
+from .controls import position, switch
 from .selection import select_head, select_token
 from .sidebar import Look, heads_table
 from .strip import strip
@@ -18,29 +19,35 @@ from .strip import strip
 if TYPE_CHECKING:
     import pandas as pd
 
+NATS, SHARE = "In nats", "Of the most possible"
+PLACE = ("layer", "head")
+
 EXTREMES = 5
 """Heads listed at either end."""
 
 
 def draw(look: Look) -> None:
     """The page."""
+    normalised = switch("Unit", [NATS, SHARE], "entropy", label_visibility="collapsed") == SHARE
+    table = heads_table(look)
     left, right = st.columns([2, 3], gap="large")
     with left:
-        table = heads_table(look)
-        chart = charts.entropy(look.trace, table=table, theme=figures.theme(), width=330)
-        figures.clickable(chart, "layers", select_head, ("layer", "head"))
-        exports.offer(look, "entropy")
+        chart = charts.entropy(look.trace, table=table, theme=figures.theme(), width=330, normalised=normalised)
+        figures.clickable(chart, "layers", select_head, PLACE)
+        exports.offer(look, "entropy", **({"normalised": True} if normalised else {}))
     with right:
-        figures.show(charts.entropy(look.head, theme=figures.theme(), width=560))
-        _token(look.head)
+        figures.show(charts.entropy(look.head, theme=figures.theme(), width=560, normalised=normalised))
+        _token(look.head, normalised)
     _extremes(table)
 
 
-def _token(head: Head) -> None:
-    token = position("Token", len(head.rows), "token")
-    entropies = head.entropy.tolist()
+def _token(head: Head, normalised: bool) -> None:
+    with st.container(width=200):
+        token = position("Token", len(head.rows), "token")
+    values = (normalised_entropy(head) if normalised else head.entropy).tolist()
     st.text(sentence(head, token))
-    strip(head.rows, entropies, token, key="tokens", label="Tokens shaded by entropy", pick=select_token)
+    floor = min((value for value in values if math.isfinite(value)), default=0.0)
+    strip(head.rows, values, token, key="tokens", label="Tokens shaded by entropy", pick=select_token, floor=floor)
 
 
 def sentence(head: Head, token: int) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PLACE = ("layer", "head")
 GRID, MAPS, TABLE = "Grid", "Maps", "Table"
+LABELS = {GRID: "Colour by", MAPS: "Choose by", TABLE: "Sort by"}
+"""What the statistic is for."""
 
 
 def draw(look: Look) -> None:
@@ -33,12 +35,13 @@ def draw(look: Look) -> None:
     with left:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             view = switch("View", [GRID, MAPS, TABLE], "view", label_visibility="collapsed")
-            column = choose("Statistic", offered(look, table), "by", words=title, width=210)
+            column = choose(LABELS[view], offered(look, table), "by", words=title, width=210)
             filter_place = st.container(width="content")
         table = _probed(look, table) if column in PROBED else table
         with filter_place:
             kept = _kept(table, column)
-        st.caption(f"{STATISTICS[column][1]} {told(len(kept), len(table))}")
+        said = STATISTICS[column][1] if view != MAPS else ""
+        st.caption(f"{said} {told(len(kept), len(table))}")
         {GRID: _grid, MAPS: _maps, TABLE: _table}[view](look, kept, column)
     with right:
         figures.show(charts.heatmap(look.head, theme=figures.theme(), width=420))

@@ -66,7 +66,7 @@ def _place(look: Look) -> Place:
     """Which map, with the switches that say so."""
     here = Place(look.wanted, look.kind, look.trace.batch, look.head.layer, look.head.head)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        unit = switch("Unit", [TOKENS, WORDS], "unit", label_visibility="collapsed")
+        unit = switch("Map of", [TOKENS, WORDS], "unit")
         key = (look.wanted, look.kind, look.trace.batch, "special")
         has_special = runs.traces().make(key, lambda: _has_special(look.head), lambda _: 100)
         special = choose("Special tokens", [SHOWN, HIDDEN, DIVIDED], "special", width=260) if has_special else SHOWN

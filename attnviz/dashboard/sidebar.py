@@ -100,7 +100,7 @@ def _record(wanted: runs.Wanted, tokens: Any) -> tuple[runs.Wanted, Trace]:
     key = (wanted, "tokens")
     count = runs.traces().make(key, lambda: runs.count_tokens(tokenizer, wanted.text), lambda _: len(wanted.text))
     cost = runs.cost(model, count)
-    tokens.caption(f"{count:,} tokens{f', {readable(cost.attnviz)}' if cost else ''}")
+    tokens.caption(f"{count:,} tokens{f', {readable(cost.attnviz)} in memory' if cost else ''}")
     runs.check_length(count, cost)
     if runs.traces().take(wanted):
         st.toast("This run had made room for others; it is recorded again.")

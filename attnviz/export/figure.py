@@ -94,24 +94,29 @@ def figure(
     *,
     column: str | None = None,
     shared: bool = False,
+    normalised: bool = False,
     words: bool = False,
     special: str = "shown",
 ) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
     `entropy` shows all heads, or the queries of one head where layer and head are given. column is what `heads` is
-    coloured by; shared gives all `thumbnails` one scale of colours; words and special (see `SPECIAL`) are for maps.
+    coloured by; shared gives all `thumbnails` one scale of colours; normalised divides `entropy` by the most there
+    could be; words and special (see `SPECIAL`) are for maps.
     """
     check_view(view)
-    check_options(view, column=column, shared=shared, words=words, special=special)
+    check_options(view, column=column, shared=shared, normalised=normalised, words=words, special=special)
+    options = {
+        name: value for name, value in (("column", column), ("shared", shared), ("normalised", normalised)) if value
+    }
     named = layer is not None or head is not None
     if VIEWS[view].of == "trace" and named:
         raise UsageError(f"the view {view} shows all heads: leave out layer and head")
     if VIEWS[view].of == "trace" or (VIEWS[view].of == "both" and not named):
-        return Figure(view, trace, ({"column": column} if column else {}) | ({"shared": True} if shared else {}))
+        return Figure(view, trace, options)
     if layer is None:
         layer = trace.layers[0] if trace.layers else 0
-    return Figure(view, _as_wanted(trace[layer, head or 0], words, special))
+    return Figure(view, _as_wanted(trace[layer, head or 0], words, special), options)
 
 
 def _as_wanted(head: Head, words: bool, special: str) -> Head:
@@ -123,7 +128,13 @@ def _as_wanted(head: Head, words: bool, special: str) -> Head:
     return without_special(head, share_kept(head) if special == "renormalised" else None)
 
 
-OPTIONS = {"column": ("heads",), "shared": ("thumbnails",), "words": ("heatmap", "map"), "special": ("heatmap", "map")}
+OPTIONS = {
+    "column": ("heads",),
+    "shared": ("thumbnails",),
+    "normalised": ("entropy",),
+    "words": ("heatmap", "map"),
+    "special": ("heatmap", "map"),
+}
 """The views that an option is for."""
 
 

@@ -20,6 +20,7 @@ OFFERED = [
     ("thumbnails", {}),
     ("thumbnails", {"shared": True}),
     ("entropy", {}),
+    ("entropy", {"normalised": True}),
     ("heatmap", {"layer": 1, "head": 2}),
     ("scaling", {"layer": 1, "head": 2}),
     ("map", {"layer": 0, "head": 1}),

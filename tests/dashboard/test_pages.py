@@ -79,7 +79,7 @@ def test_a_text_is_recorded_once_and_examples_fill_the_box(visit, recorded):
 def test_the_number_of_tokens_is_shown(visit):
     captions = [caption.value for caption in visit("heads", text=BANKS).sidebar.caption]
     assert [caption.split(",")[0] for caption in captions] == ["7 tokens"]
-    assert captions[0].endswith("KiB")
+    assert captions[0].endswith("KiB in memory")
 
 
 def test_a_text_whose_trace_does_not_fit_is_one_line(visit, recorded, monkeypatch):

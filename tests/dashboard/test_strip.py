@@ -29,3 +29,10 @@ def test_of_a_long_text_the_surroundings_are_shown():
         drawn = shaded(long, [0.0] * 5000, selected)
         assert len(drawn) == WINDOW
         assert selected in [cell["position"] for cell in drawn]
+
+
+def test_shades_may_begin_above_zero():
+    drawn = shaded(tokens("a", "b", "c"), [2.0, 2.25, 3.0], 0, floor=2.0)
+    assert [cell["shade"] for cell in drawn] == [0, 0.5, 1]
+    assert drawn[1]["title"] == "1 b: 2.2500"
+    assert [cell["shade"] for cell in shaded(tokens("a", "b"), [2.0, 2.0], 0, floor=2.0)] == [0, 0]

@@ -31,6 +31,16 @@ def test_heads_can_be_coloured_by_any_column():
     assert chart["encoding"]["color"]["field"] == "distance"
 
 
+def test_entropy_can_be_a_share_of_the_most_there_could_be():
+    trace = make_trace(causal=True)
+    heads = figure(trace, "entropy", normalised=True).chart()
+    assert heads.to_dict()["layer"][1]["encoding"]["y"]["field"] == "entropy_normalised"
+    one = figure(trace, "entropy", 1, 2, normalised=True).chart().data
+    visible = trace[1, 2].visible.double()
+    assert one["entropy"].tolist()[1:] == pytest.approx((trace[1, 2].entropy / visible.log()).tolist()[1:])
+    assert one["most"].tolist() == [1.0] * 5
+
+
 def test_words_and_special_tokens_change_map_and_numbers():
     trace = trace_with_special()
     whole = trace[1, 2].weights()
@@ -49,6 +59,7 @@ def test_words_and_special_tokens_change_map_and_numbers():
     [
         ("heatmap", {"column": "first"}, "column is for the view heads, not for heatmap"),
         ("heads", {"shared": True}, "shared is for the view thumbnails, not for heads"),
+        ("heads", {"normalised": True}, "normalised is for the view entropy, not for heads"),
         ("links", {"words": True}, "words is for the view heatmap or map, not for links"),
         ("scaling", {"special": "hidden"}, "special is for the view heatmap or map, not for scaling"),
         ("map", {"special": "gone"}, "special must be one of shown, hidden, renormalised, got 'gone'"),

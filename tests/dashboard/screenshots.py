@@ -1,0 +1,61 @@
+"""Pictures of every page, 1280 and 360 wide, light and dark, as palette PNGs in docs/screenshots."""
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import urlencode
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from conftest import CHROMIUM_ARGUMENTS
+from dashboard import browsing
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from attnviz.dashboard.shell import PAGES
+
+TARGET = ROOT / "docs" / "screenshots"
+SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 360, "height": 780}}
+SCHEMES = ("light", "dark")
+DOCTOR = "Alice told the doctor that she would call her as soon as the results arrived."
+SHOWN = {
+    "heads": {"view": "Maps"},
+    "map": {},
+    "walkthrough": {"model": "smollm2", "text": DOCTOR},
+}
+"""What the address says beside the page, where its own choice is not the most telling."""
+COLOURS = 128
+
+
+def main(names):
+    """Take the pictures of the pages named, or of all."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, browsing.serving(Path(folder)) as address, sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=browsing.CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        for size, viewport in SIZES.items():
+            for scheme in SCHEMES:
+                context = chromium.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=1)
+                for name in names or PAGES:
+                    take(context, address, name, TARGET / f"{name}-{size}-{scheme}.png")
+                context.close()
+        chromium.close()
+
+
+def take(context, address, name, path):
+    """One picture, once everything is drawn."""
+    page = context.new_page()
+    page.goto(f"{address}/{name if name != next(iter(PAGES)) else ''}?{urlencode(SHOWN.get(name, {}))}")
+    browsing.settled(page)
+    page.wait_for_function("!document.querySelector('.stSpinner, .stSkeleton')")
+    page.wait_for_timeout(1500)
+    picture = Image.open(io.BytesIO(page.screenshot()))
+    palette = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette.save(path, optimize=True)
+    print(path.relative_to(ROOT), f"{path.stat().st_size / 1024:.0f} KiB", flush=True)
+    page.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
