@@ -14,7 +14,7 @@ from .triton_tiles import SIZES, interpreting
 
 def unavailable() -> str | None:
     """Why it cannot be used on this machine at all."""
-    if not _installed():
+    if not installed():
         return "triton is not installed (pip install 'attnviz[triton]')"
     if not torch.cuda.is_available() and not interpreting():
         return "no GPU was found (TRITON_INTERPRET=1 in the environment runs it on the CPU, slowly)"
@@ -95,5 +95,6 @@ def pull(view: View, vector: Tensor) -> Tensor:
 
 
 @cache
-def _installed() -> bool:
+def installed() -> bool:
+    """Can triton be imported? Nothing is imported to find out."""
     return find_spec("triton") is not None

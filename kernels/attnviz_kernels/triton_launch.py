@@ -173,7 +173,8 @@ def rules_of(call: Call | View) -> Rules:
 def _forward(
     call: Call | View, value: Tensor | None, output: Tensor | None, wants_statistics: bool
 ) -> tuple[Tensor, Statistics | None]:
-    setup, size = _setup("attend", call, call.query.shape[3] if value is None else value.shape[3])
+    kernel = "statistics" if wants_statistics else "attend"
+    setup, size = _setup(kernel, call, call.query.shape[3] if value is None else value.shape[3])
     logsumexp = _floats(call, *call.shape[:3])
     found = _empty_statistics(logsumexp) if wants_statistics else None
     padding = call.mask.key_padding
@@ -219,7 +220,7 @@ def _delta(output: Tensor, output_gradient: Tensor) -> Tensor:
     """[B, H, M]: each query's output times its gradient."""
     batch, heads, rows, size = output.shape
     delta = torch.empty(batch, heads, rows, dtype=torch.float32, device=output.device)
-    shape = Tile(32, 16, size, padded(size), size, padded(size))
+    shape = Tile(16, 16, size, padded(size), size, padded(size))
     launch(
         delta_kernel,
         batch * heads * _ceil(rows, shape.BLOCK_M),
@@ -278,6 +279,7 @@ def _sinks_gradient(sinks: Tensor, logsumexp: Tensor, delta: Tensor) -> Tensor:
 
 def _setup(kernel: str, call: Call | View, value_size: int) -> tuple[Config, Tile]:
     size, query = call.query.shape[3], call.query
+    kernel = kernel if call.bias is None and call.mask.dense is None else "dense"
     setup = config(kernel, max(size, value_size), query.element_size(), capability(query.device))
     return setup, Tile(setup.block_m, setup.block_n, size, padded(size), value_size, padded(value_size))
 

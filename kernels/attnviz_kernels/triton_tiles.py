@@ -23,21 +23,39 @@ INTERPRETED = Config(64, 32, 4, 1)
 
 _PINNED: dict[tuple[str, int, int], dict[int, Config]] = {
     ("attend", 90, 2): {
-        32: Config(128, 128, 8, 3),
-        64: Config(128, 128, 8, 3),
+        32: Config(128, 64, 4, 3),
+        64: Config(128, 64, 8, 3),
         128: Config(128, 128, 8, 2),
         256: Config(128, 64, 8, 2),
     },
     ("attend", 80, 2): {
         32: Config(128, 64, 4, 3),
-        64: Config(128, 64, 4, 3),
-        128: Config(128, 32, 4, 3),
-        256: Config(64, 32, 4, 2),
+        64: Config(128, 64, 8, 3),
+        128: Config(128, 64, 8, 3),
+        256: Config(64, 32, 8, 2),
     },
     ("attend", 80, 4): {
         32: Config(64, 32, 4, 2),
-        64: Config(64, 32, 4, 2),
-        128: Config(32, 32, 4, 2),
+        64: Config(64, 32, 8, 2),
+        128: Config(64, 16, 8, 2),
+        256: Config(32, 16, 8, 2),
+    },
+    ("statistics", 90, 2): {
+        32: Config(128, 64, 8, 3),
+        64: Config(128, 64, 8, 3),
+        128: Config(128, 64, 8, 2),
+        256: Config(128, 32, 8, 2),
+    },
+    ("statistics", 80, 2): {
+        32: Config(128, 64, 8, 3),
+        64: Config(128, 64, 8, 3),
+        128: Config(128, 32, 8, 3),
+        256: Config(64, 32, 8, 2),
+    },
+    ("statistics", 80, 4): {
+        32: Config(64, 32, 8, 2),
+        64: Config(64, 32, 8, 2),
+        128: Config(64, 16, 8, 2),
         256: Config(32, 16, 8, 2),
     },
     ("key_value", 90, 2): {
@@ -48,26 +66,26 @@ _PINNED: dict[tuple[str, int, int], dict[int, Config]] = {
     },
     ("key_value", 80, 2): {
         32: Config(64, 64, 4, 2),
-        64: Config(64, 64, 4, 2),
-        128: Config(32, 64, 4, 2),
-        256: Config(32, 64, 8, 1),
+        64: Config(64, 64, 8, 2),
+        128: Config(64, 64, 8, 2),
+        256: Config(16, 64, 8, 1),
     },
     ("key_value", 80, 4): {
         32: Config(32, 32, 4, 2),
-        64: Config(32, 32, 4, 2),
-        128: Config(16, 32, 4, 2),
+        64: Config(32, 32, 8, 2),
+        128: Config(16, 32, 8, 2),
         256: Config(16, 16, 4, 1),
     },
     ("query", 90, 2): {
         32: Config(128, 64, 8, 2),
         64: Config(128, 64, 8, 2),
         128: Config(128, 64, 8, 2),
-        256: Config(64, 64, 8, 1),
+        256: Config(64, 32, 4, 1),
     },
     ("query", 80, 2): {
         32: Config(64, 64, 4, 2),
-        64: Config(64, 64, 4, 2),
-        128: Config(64, 32, 4, 2),
+        64: Config(128, 64, 8, 2),
+        128: Config(64, 64, 8, 2),
         256: Config(64, 32, 8, 1),
     },
     ("query", 80, 4): {
@@ -77,20 +95,33 @@ _PINNED: dict[tuple[str, int, int], dict[int, Config]] = {
         256: Config(16, 16, 4, 1),
     },
     ("view", 80, 2): {
-        32: Config(64, 64, 4, 2),
-        64: Config(64, 64, 4, 2),
-        128: Config(64, 64, 4, 2),
-        256: Config(64, 32, 4, 2),
+        32: Config(64, 64, 8, 2),
+        64: Config(64, 64, 8, 2),
+        128: Config(64, 64, 8, 2),
+        256: Config(64, 32, 8, 2),
     },
     ("view", 80, 4): {
-        32: Config(32, 32, 4, 2),
-        64: Config(32, 32, 4, 2),
-        128: Config(32, 32, 4, 2),
-        256: Config(16, 32, 4, 1),
+        32: Config(32, 32, 8, 2),
+        64: Config(32, 32, 8, 2),
+        128: Config(16, 32, 8, 2),
+        256: Config(16, 32, 8, 1),
+    },
+    ("dense", 80, 2): {
+        32: Config(64, 32, 8, 2),
+        64: Config(64, 32, 8, 2),
+        128: Config(64, 32, 8, 2),
+        256: Config(32, 32, 8, 1),
+    },
+    ("dense", 80, 4): {
+        32: Config(32, 32, 8, 2),
+        64: Config(32, 32, 8, 2),
+        128: Config(32, 16, 8, 2),
+        256: Config(16, 16, 8, 1),
     },
 }
 """By kernel, lowest compute capability and bytes per element, then by head size. Those for 80 fit the 99 KB of shared
-memory of its smaller relatives (8.6, 8.9, 12.0); those for 90 need the 227 KB of 9.0 and 10.0."""
+memory of its smaller relatives (8.6, 8.9, 12.0), those for 90 the 227 KB of 9.0 and 10.0. "dense" is for every kernel
+that reads a bias or a dense mask, whose tiles take room as well."""
 
 
 def interpreting() -> bool:
