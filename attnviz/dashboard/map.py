@@ -65,7 +65,7 @@ def _options(place: Place) -> dict[str, Any]:
 def _place(look: Look) -> Place:
     """Which map, with the switches that say so."""
     here = Place(look.wanted, look.kind, look.trace.batch, look.head.layer, look.head.head)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True):
         unit = switch("Map of", [TOKENS, WORDS], "unit")
         key = (look.wanted, look.kind, look.trace.batch, "special")
         has_special = runs.traces().make(key, lambda: _has_special(look.head), lambda _: 100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,18 @@ def record(model: Any, tokenizer: Any, wanted: Wanted, job: Job) -> Trace:
         trace = attnviz.inspect((own, tokenizer), wanted.text)
     trace.model = wanted.model
     return trace
+
+
+def measure_heads(trace: Trace, job: Job) -> pd.DataFrame:
+    """`Trace.heads()`, with progress from layer to layer."""
+    import pandas as pd
+
+    tables = []
+    for done, layer in enumerate(trace.layers):
+        job.step("Measuring every head", done / len(trace.layers))
+        own = [record for record in trace.records if record.layer == layer and record.kind != "pool"]
+        tables.append(replace(trace, records=own).heads())
+    return pd.concat(tables, ignore_index=True)
 
 
 def mapped_bytes(trace: Trace) -> int:

@@ -153,5 +153,6 @@ def _choice(wanted: runs.Wanted, whole: Trace) -> Look:
 def heads_table(look: Look) -> pd.DataFrame:
     """`Trace.heads()`, computed once."""
     key = (look.wanted, look.kind, look.trace.batch, "heads")
-    table: pd.DataFrame = obtain(runs.traces(), key, lambda _: look.trace.heads(), runs.table_bytes, READING)
+    work = partial(runs.measure_heads, look.trace)
+    table: pd.DataFrame = obtain(runs.traces(), key, work, runs.table_bytes, READING)
     return table

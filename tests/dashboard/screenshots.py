@@ -26,7 +26,7 @@ SHOWN = {
     "walkthrough": {"model": "smollm2", "text": DOCTOR},
 }
 """What the address says beside the page, where its own choice is not the most telling."""
-COLOURS = 128
+COLOURS = 256
 
 
 def main(names):
@@ -51,7 +51,7 @@ def take(context, address, name, path):
     page.wait_for_function("!document.querySelector('.stSpinner, .stSkeleton')")
     page.wait_for_timeout(1500)
     picture = Image.open(io.BytesIO(page.screenshot()))
-    palette = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     palette.save(path, optimize=True)
     print(path.relative_to(ROOT), f"{path.stat().st_size / 1024:.0f} KiB", flush=True)
     page.close()
