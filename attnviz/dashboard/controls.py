@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -26,14 +26,23 @@ def choose(
     return chosen
 
 
-def suggest(**first: int) -> None:
-    """What a page opens with where neither URL nor visitor said anything yet; put into the URL at once."""
-    _open_with({key: value for key, value in first.items() if not said(key)})
+def suggest(about: Hashable, keys: Sequence[str], first: Callable[[], Sequence[int]]) -> None:
+    """What numbers a page opens on, for as long as the visitor chooses no others: made by `first`, one a key, when URL
+    and visitor said nothing of them yet, or when what they are `about` is another than before."""
+    last: dict[str, tuple[Hashable, int]] = st.session_state.setdefault("suggested", {})
+    unsaid = [key for key in keys if key not in st.query_params and key not in st.session_state]
+    old = [key for key in keys if key not in unsaid and _is_old(last.get(key), about, key)]
+    if not unsaid and not old:
+        return
+    numbers = dict(zip(keys, first(), strict=True))
+    last |= {key: (about, numbers[key]) for key in (*unsaid, *old)}
+    st.session_state.update({key: numbers[key] for key in old})
+    _open_with({key: numbers[key] for key in unsaid})
 
 
-def said(key: str) -> bool:
-    """Whether URL or visitor said anything of it yet."""
-    return key in st.query_params or key in st.session_state
+def _is_old(suggestion: tuple[Hashable, int] | None, about: Hashable, key: str) -> bool:
+    """Whether the number is one that was suggested for something else."""
+    return suggestion is not None and suggestion[0] != about and st.session_state.get(key) == suggestion[1]
 
 
 def _open_with(first: Mapping[str, int]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..trace import Head
 from . import exports, runs
-from .controls import choose, position, said, suggest, switch
+from .controls import choose, position, suggest, switch
 from .places import DIVIDED, HIDDEN, SHOWN, TOKENS, WORD_LIMIT, WORDS, Place, drawn_at, prepared, starts
 from .selection import select_key, select_token
 from .sidebar import Look
@@ -83,9 +83,7 @@ def _place(look: Look) -> Place:
 def _reading(look: Look, head: Head, first: tuple[Sequence[int], Sequence[int]]) -> tuple[int, int]:
     """The same without colours or a mouse; returns the row and column of `head` that are selected."""
     side = switch("Direction", [FROM, TO], "side", label_visibility="collapsed", width="stretch")
-    if not (said("token") and said("key")):
-        token, key = start_link(look.head)
-        suggest(token=token, key=key)
+    suggest((look.wanted, look.kind, look.trace.batch), ("token", "key"), lambda: start_link(look.head))
     with st.container(horizontal=True):
         query = position("Query", len(look.head.rows), "token")
         key = position("Key", len(look.head.cols), "key")

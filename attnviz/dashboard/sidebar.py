@@ -142,10 +142,10 @@ def _choice(wanted: runs.Wanted, whole: Trace) -> Look:
     trace = part_of(whole, kind, sequence)
     best = runs.traces().make((wanted, kind, sequence, "start"), lambda: start(trace), lambda found: 200 * len(found))
     first = max(best, key=lambda layer: best[layer][1])
-    asked = st.query_params.get("layer", "")
-    suggest(layer=first, head=best[int(asked) if asked in map(str, best) else first][0])
     with st.container(horizontal=True, wrap=False):
+        suggest((wanted, kind, sequence), ("layer",), lambda: [first])
         layer = choose_number("Layer", trace.layers, "layer", first)
+        suggest((wanted, kind, sequence), ("head",), lambda: [best[layer][0]])
         head = choose_number("Head", trace.record(layer).head_numbers, "head", best[layer][0])
     return Look(wanted, trace, trace[layer, head], kind, whole)
 

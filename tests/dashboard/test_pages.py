@@ -5,7 +5,7 @@ from threading import Event, Timer
 import pandas as pd
 import pytest
 
-from attnviz.dashboard import heads, runs, waiting
+from attnviz.dashboard import heads, runs, sidebar, waiting
 from attnviz.dashboard.safe import plain
 from attnviz.dashboard.shell import PAGES
 from attnviz.errors import ModelError
@@ -190,3 +190,28 @@ def test_every_way_to_see_the_heads(visit, view):
     assert not app.error
     assert charts(app) == (1 if view == "Table" else 2)
     assert len(app.dataframe) == (view == "Table")
+
+
+def chosen(app):
+    return tuple(app.selectbox(key=key).value for key in ("layer", "head"))
+
+
+def test_a_head_that_nobody_chose_follows_the_text(visit, monkeypatch):
+    best = {BANKS: {0: (1, 0.2), 1: (2, 0.5)}, "other words": {0: (2, 0.9), 1: (0, 0.5)}}
+    monkeypatch.setattr(sidebar, "start", lambda trace: best[trace.text])
+    app = visit("heads", text=BANKS)
+    assert chosen(app) == (1, 2)
+    app.text_area(key="text").set_value("other words").run()
+    assert chosen(app) == (0, 2)
+    app.selectbox(key="layer").set_value(1).run()
+    app.selectbox(key="head").set_value(1).run()
+    app.text_area(key="text").set_value(BANKS).run()
+    assert chosen(app) == (1, 1)
+
+
+def test_a_head_from_the_address_stays_whatever_the_text(visit, monkeypatch):
+    monkeypatch.setattr(sidebar, "start", lambda trace: {0: (1, 0.2), 1: (2, 0.5)})
+    app = visit("heads", text=BANKS, layer="0")
+    assert chosen(app) == (0, 1)
+    app.text_area(key="text").set_value("other words").run()
+    assert chosen(app) == (0, 1)
