@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-LONG, SHORT, READING = "long", "short", "reading"
-LANES = {LONG: 1, SHORT: 1, READING: 2}
-"""Jobs done at the same time: long runs of models, recordings of short texts, and what only reads files and traces."""
+LONG, SHORT, LOADING, READING = "long", "short", "loading", "reading"
+LANES = {LONG: 1, SHORT: 1, LOADING: 1, READING: 2}
+"""Jobs done at the same time: long runs of models, recordings of short texts, models that are loaded (transformers does
+not load two at once), and what only reads files and traces."""
 
 TORCH_THREADS = torch.get_num_threads()
 """Threads of one run of a model: as many as torch takes unless told."""

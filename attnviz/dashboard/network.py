@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from . import runs
+from .jobs import LOADING
 from .runs import Wanted
 from .safe import plain
 from .waiting import obtain
@@ -19,7 +20,7 @@ def network(wanted: Wanted) -> tuple[Any, Any]:
     if wanted.saved:
         st.info("A saved trace holds no model to run again: choose a model on the left.", icon=":material/info:")
         st.stop()
-    model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1)
+    model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1, LOADING)
     return model, tokenizer
 
 

@@ -88,13 +88,14 @@ async def warm(_: Any) -> AsyncIterator[None]:
     import torch
 
     from . import runs
+    from .jobs import LOADING
 
     # the default of threads that begin from here on, which draw pages: many small steps, for several visitors
     torch.set_num_threads(1)
 
     first = next(iter(BUNDLED))
     if BUNDLED[first].fetched:
-        runs.queue().submit("server", first, partial(runs.keep_model, first))
+        runs.queue().submit("server", first, partial(runs.keep_model, first), LOADING)
     yield
 
 

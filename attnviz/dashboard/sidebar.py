@@ -15,7 +15,7 @@ from .cache import tensor_bytes
 from .choices import TRACE, offered
 from .controls import choose, choose_number, position, suggest
 from .examples import EXAMPLES, FIRST
-from .jobs import LONG, READING, SHORT
+from .jobs import LOADING, LONG, READING, SHORT
 from .places import part_of
 from .safe import plain
 from .settings import AUTO_TOKENS, settings
@@ -96,7 +96,7 @@ def _open(name: str) -> tuple[runs.Wanted, Trace]:
 
 
 def _record(wanted: runs.Wanted, tokens: Any) -> tuple[runs.Wanted, Trace]:
-    model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1, READING)
+    model, tokenizer = obtain(runs.models(), wanted.model, partial(runs.load, wanted.model), lambda _: 1, LOADING)
     key = (wanted, "tokens")
     count = runs.traces().make(key, lambda: runs.count_tokens(tokenizer, wanted.text), lambda _: len(wanted.text))
     cost = runs.cost(model, count)

@@ -1,9 +1,10 @@
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 import torch
 
-from attnviz.dashboard.jobs import CancelledError, Job, Queue, watched
+from attnviz.dashboard import jobs
+from attnviz.dashboard.jobs import LOADING, READING, SHORT, CancelledError, Job, Queue, watched
 
 
 def finished(job):
@@ -83,3 +84,26 @@ def test_cancel_ends_a_forward_pass():
     with pytest.raises(CancelledError), watched(model, job, "running"):
         model(torch.zeros(1, 2))
     assert not model[0]._forward_pre_hooks
+
+
+def test_lanes_do_not_wait_for_each_other_and_models_load_one_at_a_time():
+    queue, go, order = Queue(), Event(), []
+    long = queue.submit("ann", 1, lambda _: go.wait(10))
+    first = queue.submit("bob", 2, lambda _: (go.wait(10), order.append(2)), LOADING)
+    second = queue.submit("cid", 3, lambda _: order.append(3), LOADING)
+    assert finished(queue.submit("dee", 4, lambda _: 4, READING)).value == 4
+    assert finished(queue.submit("eve", 5, lambda _: 5, SHORT)).value == 5
+    assert not long.done
+    assert not second.done
+    go.set()
+    finished(first), finished(second), finished(long)
+    assert order == [2, 3]
+
+
+def test_runs_of_models_have_all_threads_whatever_other_threads_set(monkeypatch):
+    monkeypatch.setattr(jobs, "TORCH_THREADS", 2)
+    other = Thread(target=torch.set_num_threads, args=(1,))
+    other.start()
+    other.join()
+    assert finished(Queue().submit("ann", 1, lambda _: torch.get_num_threads())).value == 2
+    torch.set_num_threads(1)
