@@ -6,15 +6,14 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
 from conftest import CHROMIUM_ARGUMENTS
 from dashboard import browsing
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from attnviz.dashboard.shell import PAGES
+
+ROOT = Path(__file__).parents[2]
 
 TARGET = ROOT / "docs" / "screenshots"
 SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 360, "height": 780}}
