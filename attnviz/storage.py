@@ -23,6 +23,7 @@ from . import __version__
 from .composed import Difference, Stacked, Unkept
 from .errors import TraceFileError, UsageError
 from .files import check_place, written
+from .statespace import StateSpace
 from .tokens import Token, TokenAxis
 from .trace import Record, Trace
 from .views import Dense, QueryKey
@@ -32,7 +33,10 @@ FORMAT = 1
 
 _CLASSES = {
     found.__name__: found
-    for found in (Dense, Difference, Mask, QueryKey, Record, Stacked, Statistics, Token, TokenAxis, Unkept, View)
+    for found in (
+        *(Dense, Difference, Mask, QueryKey, Record, Stacked),
+        *(StateSpace, Statistics, Token, TokenAxis, Unkept, View),
+    )
 }
 _VECTORS = ("query", "key")
 _BROADCAST = ("bias", "dense")

@@ -13,7 +13,7 @@ LIBRARY = ROOT / "attnviz"
 LIBRARY_LAYERS = (
     {"errors", "axes"},
     {"estimate", "numbers", "files"},
-    {"tokens", "views", "composed", "trace", "variants", "storage"},
+    {"tokens", "views", "composed", "statespace", "trace", "variants", "storage"},
     {"models"},
     {"recording"},
     {"analysis"},
@@ -31,8 +31,9 @@ KERNEL_LAYERS = (
 )
 """From the bottom up: a module imports from lower layers, and from its own where that is one subject."""
 
-SHORTHANDS = {("trace", "analysis")}
-"""`trace.heads()` is short for the function of analysis, which it imports when called."""
+SHORTHANDS = {("trace", "analysis"), ("trace", "export"), ("charts", "export")}
+"""`trace.heads()` is short for the function of analysis, which it imports when called; what shows itself in a notebook
+asks export for the picture."""
 
 Import = tuple[str, int, bool]
 

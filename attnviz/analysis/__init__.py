@@ -6,6 +6,7 @@
     flow, norms                      rollout, reach, flow; what each token receives, by weight and by norm
     gradients, ablation, attribution what the output rests on (measures)
     compare, sparsity, theory        two maps, cheaper attention, facts to check
+    implicit                         the maps of Mamba's state-space layers
 
 Modules are loaded when first used.
 """
@@ -24,6 +25,7 @@ __all__ = [
     "flow",
     "gradients",
     "heads",
+    "implicit",
     "links",
     "measures",
     "norms",

@@ -91,10 +91,16 @@ def inspect(model: Any, text: str, **options: Any) -> Trace:
 
 def check_length(model: nn.Module, tokenizer: Any, count: int) -> None:
     """UsageError for a text of more tokens than the model has positions."""
-    known = (getattr(model.config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None))
-    limit = min((number for number in known if isinstance(number, int) and number > 0), default=count)
-    if count > limit:
+    limit = longest(model, tokenizer)
+    if limit is not None and count > limit:
         raise UsageError(f"the text has {count:,} tokens, this model reads {limit:,} at most: give a shorter text")
+
+
+def longest(model: nn.Module, tokenizer: Any) -> int | None:
+    """How many tokens a model reads at most, special ones included; None where neither it nor its tokenizer says."""
+    config: Any = model.config
+    known = (getattr(config, "max_position_embeddings", None), getattr(tokenizer, "model_max_length", None))
+    return min((number for number in known if isinstance(number, int) and number > 0), default=None)
 
 
 def make_options(
@@ -169,7 +175,10 @@ def check(model: nn.Module, found: Survey, options: Options) -> None:
     if found.stacks and not (found.interface or found.by_hand or by_functions):
         seen = "".join(f"; {name} {reason}" for name, reason in list(found.unknown.items())[:1])
         if found.linear:
-            seen = f"; its {len(found.linear)} layers are linear attention or state space ({found.linear[0].name})"
+            seen = (
+                f"; its {len(found.linear)} layers are linear attention or state space ({found.linear[0].name}):"
+                " attnviz.analysis.implicit has the maps of Mamba's"
+            )
         raise RecordingError(
             f"{type(model).__name__} has no attention to record: no module calls transformers' AttentionInterface"
             f" or returns attention weights{seen}"
