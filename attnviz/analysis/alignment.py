@@ -10,14 +10,14 @@ than the aligned word, so a high error rate is no proof of a bad model. Alignmen
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import DataError, UsageError
-from ..tokens import Word
+from ..tokens import Word, from_ids, words
 from ..trace import Trace
 
 if TYPE_CHECKING:
@@ -61,6 +61,46 @@ def parse_links(text: str) -> Gold:
     return Gold(frozenset(sure), frozenset(possible))
 
 
+def check_links(gold: Gold, targets: Sequence[Word], sources: Sequence[Word]) -> None:
+    """DataError for a link to a word that is not there."""
+    for target, source in sorted(gold.all_possible):
+        if target >= len(targets) or source >= len(sources):
+            raise DataError(
+                f"link {source}-{target} lies outside the text of {len(sources)} source and {len(targets)} target words"
+            )
+
+
+def words_of(trace: Trace) -> tuple[list[Word], list[Word]]:
+    """The target words (ranges of rows) and the source words (ranges of columns) of a trace of cross attention, cut at
+    white space, without special tokens."""
+    head = trace.every_head()[0]
+    return _plain(head.row_words("whitespace")), _plain(head.col_words("whitespace"))
+
+
+def read_pair(model: Any, tokenizer: Any, source: str, target: str) -> tuple[Trace, list[Word], list[Word]]:
+    """The cross attention of an encoder-decoder model while it reads a translation, with the words of `words_of`.
+
+    Raises UsageError for a model that has none.
+    """
+    from ..recording import record
+
+    if not getattr(model.config, "is_encoder_decoder", False):
+        raise UsageError("this model has no cross attention: give an encoder-decoder model")
+    inputs = tokenizer(source, text_target=target, return_tensors="pt")
+    labels = inputs.pop("labels")
+    with torch.inference_mode(), record(model, tokenizer=tokenizer) as trace:
+        model(**inputs, labels=labels)
+    targets = words(from_ids(tokenizer, labels[0].tolist(), target), target, "whitespace")
+    sources = words(from_ids(tokenizer, inputs["input_ids"][0].tolist(), source), source, "whitespace")
+    # the decoder reads a start token first, so that each target token stands one row later than in the labels
+    moved = [replace(word, start=word.start + 1, stop=word.stop + 1) for word in targets]
+    return trace.cross, _plain(moved), _plain(sources)
+
+
+def _plain(found: Iterable[Word]) -> list[Word]:
+    return [word for word in found if not word.special]
+
+
 def word_map(trace: Trace, layer: int, targets: Sequence[Word], sources: Sequence[Word], moment: str) -> Tensor:
     """[H, target words, source words]: a layer's word-level cross-attention at the chosen moment.
 
@@ -91,6 +131,25 @@ def error_rate(found: Iterable[Link], gold: Gold) -> float:
     return 1 - right / (len(chosen) + len(gold.sure))
 
 
+def cells(weights: Tensor, gold: Gold | None = None, symmetric: bool = False) -> pd.DataFrame:
+    """One row per target and source word of a word-level map: weight, whether it is a link (see `links`), and what the
+    gold links say: "sure", "possible" or ""."""
+    import pandas as pd
+
+    found, count = links(weights, symmetric), weights.shape[1]
+    said = {} if gold is None else dict.fromkeys(gold.all_possible, "possible") | dict.fromkeys(gold.sure, "sure")
+    places = [divmod(place, count) for place in range(weights.numel())]
+    return pd.DataFrame(
+        {
+            "target": [target for target, _ in places],
+            "source": [source for _, source in places],
+            "weight": weights.flatten().tolist(),
+            "link": [place in found for place in places],
+            "gold": [said.get(place, "") for place in places],
+        }
+    )
+
+
 def alignment(
     trace: Trace,
     gold: Gold,
@@ -106,15 +165,11 @@ def alignment(
     """
     import pandas as pd
 
-    for target, source in gold.all_possible:
-        if target >= len(targets) or source >= len(sources):
-            raise DataError(
-                f"link {source}-{target} lies outside the text of {len(sources)} source and {len(targets)} target words"
-            )
+    check_links(gold, targets, sources)
     rows = []
     for layer in trace.layers:
         maps = word_map(trace, layer, targets, sources, moment)
-        for head, weights in [*enumerate(maps), (-1, maps.mean(0))]:
+        for head, weights in [*zip(trace.record(layer).head_numbers, maps, strict=True), (-1, maps.mean(0))]:
             one_way, mutual = error_rate(links(weights), gold), error_rate(links(weights, True), gold)
             rows.append({"layer": layer, "head": head, "error rate": one_way, "error rate, mutual": mutual})
     return pd.DataFrame(rows).sort_values("error rate", kind="stable", ignore_index=True)

@@ -4,6 +4,7 @@ Every function takes theme= ("screen", "paper", "dark", or None for a chart to p
 pixels of the whole figure. `attnviz.export` writes them to files.
 """
 
+from .alignment import alignment_links, alignment_matrix
 from .arcs import Arc, arcs
 from .difference import change_grid, difference
 from .entropy import entropy
@@ -16,6 +17,8 @@ from .thumbnails import small_maps, thumbnails
 
 __all__ = [
     "Arc",
+    "alignment_links",
+    "alignment_matrix",
     "arcs",
     "change_grid",
     "difference",

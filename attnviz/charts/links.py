@@ -40,9 +40,9 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
     title = heading(head)
     tall = max(len(left), len(right))
     chart = alt.layer(
-        _curves(head, table, _places(left), _places(right)),
-        _column(left, _places(left), "query", 0),
-        _column(right, _places(right), "key", 1),
+        _curves(head, table, places_of(left), places_of(right)),
+        column_of(left, places_of(left), "query", 0),
+        column_of(right, places_of(right), "key", 1),
     )
     chart = chart.properties(
         title={**title, "subtitle": f"{title['subtitle']} · {shown}"},
@@ -65,7 +65,7 @@ def _longest(listed: dict[int, str]) -> int:
     return max(len(label) for label in listed.values())
 
 
-def _places(listed: dict[int, str]) -> dict[int, float]:
+def places_of(listed: dict[int, str]) -> dict[int, float]:
     """How far down each position stands, as a share of the height: both columns fill it."""
     return {position: (place + 0.5) / len(listed) for place, position in enumerate(listed)}
 
@@ -94,7 +94,8 @@ def _curves(head: Head, table: pd.DataFrame, left: dict[int, float], right: dict
     )
 
 
-def _column(listed: dict[int, str], places: dict[int, float], title: str, side: int) -> Any:
+def column_of(listed: dict[int, str], places: dict[int, float], title: str, side: int) -> Any:
+    """A column of labels under its title, on the left (side 0) or on the right (1)."""
     import altair as alt
     import pandas as pd
 

@@ -19,9 +19,15 @@ BARS = 40
 
 
 def score_grid(
-    table: pd.DataFrame, column: str, title: str, *, theme: str | None = "screen", width: int | None = None
+    table: pd.DataFrame,
+    column: str,
+    title: str,
+    *,
+    low_is_best: bool = False,
+    theme: str | None = "screen",
+    width: int | None = None,
 ) -> AltairChart:
-    """Layers down, heads across, any column of a table with layer and head as colour."""
+    """Layers down, heads across, any column of a table with layer and head as colour. The best end is bright."""
     import altair as alt
 
     step = fit(int(table["head"].max()) + 1, 160, width, most=28, total=700)
@@ -31,7 +37,7 @@ def score_grid(
         .encode(
             x=alt.X("head:O", axis=head_axis("head", "top", step)),
             y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
-            color=alt.Color(f"{column}:Q", title=column, scale={"range": "heatmap"}),
+            color=alt.Color(f"{column}:Q", title=column, scale={"range": "heatmap", "reverse": low_is_best}),
             tooltip=["layer:O", "head:O", alt.Tooltip(f"{column}:Q", format=".3f")],
         )
         .properties(

@@ -9,19 +9,21 @@ from typing import Any
 import streamlit as st
 
 from .. import charts
-from ..analysis.compare import compare_heads
+from ..analysis.compare import Comparison, compare_heads
 from ..tokens import printable
 from ..trace import Head, Trace
 from . import comparing, figures, lines, runs
 from .choices import offered
 from .controls import choose, choose_number, switch
 from .network import computed, network, wait_for_click
+from .places import Place
 from .results import Result, listed, offer
 from .runs import Wanted
 from .selection import select_head
 from .settings import settings
 from .sidebar import Look
 from .waiting import obtain
+from .zoom import linked
 
 HEADS, TEXTS, MODELS = "Two heads", "Two texts", "Two models"
 OTHER = "The bank of the city was robbed, so she walked to the bank to deposit her money."
@@ -35,16 +37,21 @@ def draw(look: Look) -> None:
     """The page."""
     mode = switch("Compare", [HEADS, TEXTS, MODELS], "mode", label_visibility="collapsed")
     wanted, trace, other = {HEADS: _head, TEXTS: _text, MODELS: _model}[mode](look)
-    left, right = st.columns(2, gap="large")
-    for column, head, title in ((left, look.head, "First"), (right, other, "Second")):
+    problem = comparing.mismatch(look.head.rows, other.rows) or comparing.mismatch(look.head.cols, other.cols)
+    places = (
+        Place(look.wanted, look.kind, look.trace.batch, look.head.layer, look.head.head),
+        Place(wanted, trace.kinds[0], trace.batch, other.layer, other.head),
+    )
+    columns = st.columns(2, gap="large")
+    for column, place, head, title in zip(columns, places, (look.head, other), ("First", "Second"), strict=True):
         with column:
             st.subheader(title, anchor=False)
-            figures.show(charts.heatmap(head, theme=figures.theme(), width=420))
-    problem = comparing.mismatch(look.head.rows, other.rows) or comparing.mismatch(look.head.cols, other.cols)
+            st.text(f"layer {head.layer}, head {head.head} of {printable(head.model)}")
+            linked(place, head, key=title, group=title if problem else "compared")
     if problem:
         st.info(problem, icon=":material/info:")
         return
-    _difference(look, wanted, other)
+    _difference(look, wanted, other, places)
     pairs = comparing.with_every(look.head, trace) if mode == HEADS else comparing.same_places(look.trace, trace)
     _every(look, wanted, other, pairs, mode)
 
@@ -72,7 +79,7 @@ def _model(look: Look) -> tuple[Wanted, Trace, Head]:
     names = [name for name in offered(settings()) if name != look.wanted.model]
     wanted = Wanted(choose("Second model", names, "model2", width=320), look.wanted.text)
     if wanted.saved:
-        wanted = Wanted(wanted.model, "")
+        wanted = Wanted(wanted.model, "", version=runs.version_of(wanted.model))
         return _place(look, wanted, obtain(runs.traces(), wanted, partial(runs.open_trace, wanted.model)))
     model, tokenizer = network(wanted)
     return _run(look, wanted, model, tokenizer)
@@ -91,13 +98,16 @@ def _place(look: Look, wanted: Wanted, whole: Trace) -> tuple[Wanted, Trace, Hea
     return wanted, trace, trace[layer, head]
 
 
-def _difference(look: Look, wanted: Wanted, other: Head) -> None:
-    found = compare_heads(look.head, other)
+def _difference(look: Look, wanted: Wanted, other: Head, places: tuple[Place, Place]) -> None:
+    rows = computed((places, "rows"), lambda _: compare_heads(look.head, other).distance, 4 * len(other.rows))
+    found = Comparison(look.head, other, rows)
     left, right = st.columns([3, 2], gap="large")
     chart = partial(charts.difference, look.head, other, width=500)
     table = found.table()
     with left:
-        figures.show(chart(theme=figures.theme()))
+        st.subheader("Second less first", anchor=False)
+        st.caption("Blue where the first looks more, orange where the second does. The three maps move together.")
+        linked(places[0], look.head, key="difference", group="compared", other=places[1])
         offer(Result("difference", chart, table, python(look, wanted, other)))
     with right:
         st.metric("Mean distance of rows", f"{found.mean:.3f}", width="content")

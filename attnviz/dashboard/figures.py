@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -22,9 +23,23 @@ def theme() -> str:
 
 
 def show(chart: Any, **options: Any) -> None:
-    """Draw a chart at its own size; its description is read out by screen readers."""
+    """Draw a chart at its own size; its description is read out by screen readers. The title stands above it as text
+    of the page, which wraps where the page is narrow."""
     fitted = chart.properties(config={**chart.config, "font": FONT}, padding=PADDING, autosize="pad")
-    st.altair_chart(fitted, width="content", theme=None, **options)
+    with st.container(gap=None):
+        st.html(heading(fitted.title))
+        fitted.title = alt.Undefined
+        st.altair_chart(fitted, width="content", theme=None, **options)
+
+
+def heading(title: str | dict[str, str]) -> str:
+    """The title of a chart, and its subtitle if it has one, as HTML in which nothing is markup."""
+    given = title if isinstance(title, dict) else {"text": title}
+    return "".join(
+        f'<p class="figure-{name}">{escape(given[part])}</p>'
+        for name, part in (("title", "text"), ("subtitle", "subtitle"))
+        if part in given
+    )
 
 
 def clickable(chart: Any, key: str, pick: Callable[[dict[str, Any]], None], fields: tuple[str, ...]) -> None:

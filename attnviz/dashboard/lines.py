@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,11 @@ def recorded(wanted: Wanted) -> str:
     if wanted.saved:
         return f"trace = attnviz.load({wanted.model!r})"
     return f"trace = attnviz.inspect({wanted.model!r}, {wanted.text!r})"
+
+
+def kept(made: Sequence[str], figure: str, name: str) -> str:
+    """Lines of Python, and after them the one that writes what they made as a figure."""
+    return "\n".join((*made, f'export({figure}, "{name}.svg")'))
 
 
 def command(*words: str) -> str:

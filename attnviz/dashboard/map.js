@@ -33,6 +33,37 @@ class Tiles {
   }
 }
 
+// The other map less the first, made here from the tiles of both.
+class Change {
+  constructor({ change, ...data }) {
+    this.first = new Tiles(data);
+    this.other = new Tiles({ ...data, map: change.map });
+  }
+
+  read(path, signal) {
+    return this.first.read(path, signal);
+  }
+
+  async tile(level, down, across, signal) {
+    const both = [this.first, this.other].map((tiles) => tiles.tile(level, down, across, signal, () => {}));
+    const [first, other] = await Promise.all(both);
+    return first.map((code, at) => (code || other[at] ? codeOfChange(weightOf(other[at]) - weightOf(code)) : 0));
+  }
+}
+
+// Maps that move together, by the name of their group. Every map on the page may bring a copy of this module, so the page
+// itself remembers them.
+const groups = (window.attnvizGroups ??= new Map());
+const beside = (one) => [...(groups.get(one.data?.group) ?? [])].filter((other) => other !== one);
+const weighing = (one) => beside(one).filter((other) => !other.data.change && !one.data.change);
+
+function join(one, group) {
+  for (const members of groups.values()) if (one.data?.group !== group) members.delete(one);
+  if (!group || groups.get(group)?.has(one)) return;
+  groups.set(group, (groups.get(group) ?? new Set()).add(one));
+  one.joined = true;
+}
+
 async function about(one, data, tiles) {
   const { signal } = one.abort;
   const numbers = tiles.read("rows", signal).then((answer) => answer.arrayBuffer());
@@ -48,11 +79,16 @@ async function about(one, data, tiles) {
 
 function mount(root) {
   const one = { abort: new AbortController(), data: null, known: {}, pick: () => {} };
-  one.viewer = create(root, (place) => one.pick(place));
+  one.viewer = create(root, (place) => one.pick(place), {
+    moved: (place) => beside(one).forEach((other) => other.viewer.follow(place)),
+    kept: (level) => weighing(one).forEach((other) => other.viewer.reranged(level)),
+    counts: (level) => weighing(one).map((other) => other.viewer.counts(level)),
+  });
   one.show = () => {
     const { data } = one;
     const [rowLabels, colLabels] = labels.get(data.axes) ?? [[], []];
-    const spec = { visible: [], largest: [], ...data, ...one.known, id: data.map, rowLabels, colLabels };
+    const id = `${data.map} ${data.change?.map ?? ""}`;
+    const spec = { visible: [], largest: [], ...data, ...one.known, id, change: data.change?.colours, rowLabels, colLabels };
     one.viewer.show(spec, one.tiles);
   };
   return one;
@@ -62,7 +98,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".map");
   if (!shown.has(root)) shown.set(root, mount(root));
   const one = shown.get(root);
-  const other = one.data?.map !== data.map || one.data?.capability !== data.capability;
+  const named = ({ map, change, capability }) => `${map} ${change?.map} ${capability}`;
+  const other = !one.data || named(one.data) !== named(data);
+  join(one, data.group);
   one.data = data;
   one.pick = (place) => setTriggerValue("pick", place);
   root.dataset.theme = data.theme;
@@ -70,13 +108,17 @@ export default function ({ data, parentElement, setTriggerValue }) {
     one.abort.abort();
     one.abort = new AbortController();
     one.known = {};
-    one.tiles = new Tiles(data);
+    one.tiles = data.change ? new Change(data) : new Tiles(data);
   }
   one.show();
+  const leader = one.joined && beside(one).find((other) => other.viewer.place());
+  if (leader) one.viewer.follow(leader.viewer.place());
+  one.joined = false;
   if (other) about(one, data, one.tiles).catch((error) => error.name !== "AbortError" && one.viewer.say(error.message));
   return () => {
     one.abort.abort();
     one.viewer.destroy();
+    join(one, null);
     shown.delete(root);
   };
 }

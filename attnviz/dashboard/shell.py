@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from ..errors import AttnvizError
+from .alignment import draw as alignment
 from .causes import draw as causes
 from .compare import draw as compare
 from .coreference import draw as coreference
@@ -35,6 +36,7 @@ PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
     "causes": ("Causes", causes),
     "coreference": ("Coreference", coreference),
     "dependencies": ("Dependencies", dependencies),
+    "alignment": ("Alignment", alignment),
     "walkthrough": ("Walkthrough", walkthrough),
 }
 """By the name in the address: title and function."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from ..charts.theme import COLOURS
+from ..charts.theme import COLOURS, theme_named
 from ..trace import Head
 from . import figures
 from .grants import grants
@@ -38,8 +38,19 @@ def zoom(
     _component()(data=described(place, head, numbers, selected), key=key, on_pick_change=picked)
 
 
+def linked(place: Place, head: Head, *, key: str, group: str, other: Place | None = None) -> None:
+    """Draw a map whose view moves with those of the same group; given the place of another map of the same size, how
+    that one differs: the largest weight of each cell there less the one here."""
+    data = described(place, head, tuple(range(count) for count in head.shape), None)
+    if other is not None:
+        look = theme_named(figures.theme())
+        told = {"map": grants().allow(capability(), other), "colours": [look.accent, look.masked, look.second]}
+        data |= {"change": told, "title": f"difference from {data['title']}"}
+    _component()(data={**data, "group": group}, key=key, on_pick_change=lambda: None)
+
+
 def described(
-    place: Place, head: Head, numbers: tuple[Sequence[int], Sequence[int]], selected: tuple[int, int]
+    place: Place, head: Head, numbers: tuple[Sequence[int], ...], selected: tuple[int, int] | None
 ) -> dict[str, Any]:
     """What the viewer is told; labels and tiles it asks for with the capability."""
     rows, cols = head.shape
@@ -56,7 +67,7 @@ def described(
         "title": f"layer {head.layer} head {head.head}",
         "rows": rows,
         "cols": cols,
-        "selected": {"row": selected[0], "col": selected[1]},
+        "selected": None if selected is None else {"row": selected[0], "col": selected[1]},
         "colours": {name: list(stops) for name, stops in COLOURS.items()},
         "theme": "dark" if figures.theme() == "dark" else "light",
         **given,

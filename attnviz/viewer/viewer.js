@@ -1,6 +1,6 @@
 // The deep-zoom map of one head: canvas, tiles, labels, cross-hair, keys. No dependencies, no markup from data.
 //
-//   const viewer = create(root, onPick);
+//   const viewer = create(root, onPick, link);
 //   viewer.show(spec, source);    may be called again with another head
 //   viewer.destroy();
 //
@@ -11,7 +11,11 @@
 // source: {tile(level, down, across, signal, part) -> Promise<Uint8Array | null>}, codes row by row as in tiles.py; null
 //         where the source does not have that tile, so that a coarser one stands in for it. part(codes, rows) may be
 //         called before, when the first rows are there
+//         With change, three colours, codes are those of codeOfChange and colours run both ways from the middle one.
 // onPick: called with {row, col}
+// link:   what maps that move together share, all of it optional: moved(place) is called when someone moves this one, and
+//         place is for viewer.follow() of another; kept(level) when a tile came, and counts(level) adds what the others'
+//         tiles hold to the automatic range of colours
 
 const TILE = 256;
 const DECADES = 6;
@@ -24,7 +28,12 @@ const LABELS_MEASURED = 1000;
 
 export const weightOf = (code) => (code > 0 ? 10 ** ((code - 1) / STEPS - DECADES) : 0);
 
-export function create(root, onPick) {
+// A change of weight as a byte: 0 where there is no weight at all, else 128 and up to 127 steps either way, even steps of
+// its root.
+export const codeOfChange = (change) => 128 + Math.round(127 * Math.sign(change) * Math.sqrt(Math.abs(change)));
+export const changeOf = (code) => Math.sign(code - 128) * ((code - 128) / 127) ** 2;
+
+export function create(root, onPick, link = {}) {
   const ui = build(root);
   const state = { spec: null, source: null, tiles: new Map(), waiting: new Map(), ranges: new Map(), cross: null, view: null, frame: 0 };
   const gutter = { left: 104, top: 92 };
@@ -85,7 +94,30 @@ export function create(root, onPick) {
     view.whole = view.zoom === fitted();
     view.x = before.x - px / view.zoom;
     view.y = before.y - py / view.zoom;
+    acted();
+  }
+
+  // ---- maps that move together: where this one looks, in tokens and shares of its own size
+
+  function place() {
+    clampView();
+    const { x, y, zoom, whole } = state.view;
+    return { x, y, nearer: zoom / fitted(), whole, cross: state.cross, look: state.spec.change ? {} : { ...look } };
+  }
+
+  function follow({ x, y, nearer, whole, cross, look: theirs }) {
+    if (!state.view) return;
+    state.view = { x, y, zoom: nearer * fitted(), whole };
+    state.cross = cross;
+    if (!state.spec.change) adopt(theirs);
     redraw();
+    readOut();
+  }
+
+  function acted() {
+    redraw();
+    readOut();
+    if (link.moved) link.moved(place());
   }
 
   // ---- tiles: asked for when in view, dropped when no longer, the least recently used forgotten
@@ -170,6 +202,7 @@ export function create(root, onPick) {
   function keep(key, tile) {
     state.tiles.set(key, tile);
     if (tile) state.ranges.delete(tile.z);
+    if (tile && link.kept) link.kept(tile.z);
     for (const old of state.tiles.keys()) {
       if (state.tiles.size <= CACHED) break;
       state.tiles.delete(old);
@@ -221,11 +254,19 @@ export function create(root, onPick) {
     return tile.counts[look.show];
   }
 
+  // How often each code stands in the tiles read so far on a level.
+  function countsOf(z) {
+    const counts = new Float64Array(1024);
+    for (const tile of state.tiles.values()) if (tile && tile.z === z) histogram(tile).forEach((count, code) => (counts[code] += count));
+    return counts;
+  }
+
   // The range of colours: all codes, or what the tiles read so far on this level hold without their extremes.
   function bounds(z) {
     if (look.range === "full") return [1, look.show === "visible" ? 255 + 2 * STEPS : 255];
-    const counts = new Float64Array(1024);
-    for (const tile of state.tiles.values()) if (tile && tile.z === z) histogram(tile).forEach((count, code) => (counts[code] += count));
+    const counts = countsOf(z);
+    if (state.spec.change) return evenly(counts);
+    for (const others of link.counts ? link.counts(z) : []) others.forEach((count, code) => (counts[code] += count));
     const total = counts.reduce((sum, count) => sum + count, 0);
     const at = (share) => {
       let sum = 0;
@@ -236,10 +277,20 @@ export function create(root, onPick) {
     return high - low >= 16 ? [low, high] : [Math.max(1, high - 16), Math.max(17, high)];
   }
 
+  // As far below the middle as above it.
+  function evenly(counts) {
+    const sizes = new Float64Array(128);
+    counts.forEach((count, code) => code && (sizes[Math.min(127, Math.abs(code - 128))] += count));
+    const total = sizes.reduce((sum, count) => sum + count, 0);
+    let sum = 0;
+    const top = Math.max(4, sizes.findIndex((count) => (sum += count) >= 0.998 * total));
+    return [128 - top, 128 + top];
+  }
+
   function colour(tile, [low, high]) {
     const image = new ImageData(tile.width, tile.height);
     const pixels = new Uint32Array(image.data.buffer);
-    const stops = state.spec.colours[look.colours].map(parse);
+    const stops = (state.spec.change ?? state.spec.colours[look.colours]).map(parse);
     const table = new Uint32Array(256);
     for (let index = 0; index < 256; index += 1) table[index] = pack(mix(stops, index / 255));
     const masked = pack(parse(getComputedStyle(ui.root).getPropertyValue("--map-masked").trim() || state.spec.masked));
@@ -424,7 +475,7 @@ export function create(root, onPick) {
     const rows = `${size === 1 ? "query" : "queries"} ${name(spec.rowLabels, spec.rowNumbers, row, spec.rows)}`;
     const cols = `${size === 1 ? "key" : "keys"} ${name(spec.colLabels, spec.colNumbers, col, spec.cols)}`;
     const where = `${rows} → ${cols}`;
-    const value = code === null ? "…" : code === 0 ? "masked" : `${code === 1 ? "at most " : ""}${format(weightOf(code))}`;
+    const value = code === null ? "…" : code === 0 ? "masked" : spec.change ? signed(changeOf(code)) : weighed(code);
     say(`${where}: ${value}${size > 1 && code ? ` (max over ${size} × ${size})` : ""}`);
   }
 
@@ -454,8 +505,7 @@ export function create(root, onPick) {
     if (state.cross.col + size > view.x + seen.wide) view.x = state.cross.col + size - seen.wide;
     if (state.cross.row < view.y) view.y = state.cross.row;
     if (state.cross.row + size > view.y + seen.high) view.y = state.cross.row + size - seen.high;
-    redraw();
-    readOut();
+    acted();
   }
 
   function pick() {
@@ -474,8 +524,8 @@ export function create(root, onPick) {
       "+": () => zoomAt(2, ...focus(middle())),
       "=": () => zoomAt(2, ...focus(middle())),
       "-": () => zoomAt(0.5, ...focus(middle())),
-      0: () => (fit(), redraw()),
-      Home: () => (fit(), redraw()),
+      0: () => (fit(), acted()),
+      Home: () => (fit(), acted()),
       Enter: pick,
     };
     if (!actions[event.key]) return;
@@ -502,8 +552,7 @@ export function create(root, onPick) {
     const before = fingers.get(event.pointerId);
     if (!before) {
       state.cross = state.spec && cellAt(event.offsetX, event.offsetY);
-      redraw();
-      readOut();
+      acted();
       return;
     }
     const now = [event.offsetX, event.offsetY];
@@ -518,7 +567,7 @@ export function create(root, onPick) {
     }
     moved += Math.hypot(now[0] - before[0], now[1] - before[1]);
     fingers.set(event.pointerId, now);
-    redraw();
+    acted();
   }
 
   function onUp(event) {
@@ -526,8 +575,7 @@ export function create(root, onPick) {
     fingers.delete(event.pointerId);
     if (!single || moved > 4) return;
     state.cross = cellAt(event.offsetX, event.offsetY);
-    redraw();
-    readOut();
+    acted();
     pick();
   }
 
@@ -535,14 +583,20 @@ export function create(root, onPick) {
     event.preventDefault();
     zoomAt(2 ** (-event.deltaY / (event.deltaMode ? 6 : 240)), event.offsetX - gutter.left, event.offsetY - gutter.top);
     state.cross = cellAt(event.offsetX, event.offsetY);
-    readOut();
+    acted();
   }
 
-  function change(changes) {
+  function adopt(changes) {
+    if (Object.entries(changes).every(([name, value]) => look[name] === value)) return;
     Object.assign(look, changes);
     for (const name of Object.keys(changes)) ui.selects[name].value = changes[name];
     state.ranges.clear();
     redraw();
+  }
+
+  function change(changes) {
+    adopt(changes);
+    acted();
   }
 
   const listeners = [
@@ -551,11 +605,11 @@ export function create(root, onPick) {
     [ui.canvas, "pointermove", onMove],
     [ui.canvas, "pointerup", onUp],
     [ui.canvas, "pointercancel", onUp],
-    [ui.canvas, "pointerleave", () => ((state.cross = fingers.size ? state.cross : null), redraw())],
+    [ui.canvas, "pointerleave", () => ((state.cross = fingers.size ? state.cross : null), acted())],
     [ui.canvas, "wheel", onWheel],
     [ui.buttons.nearer, "click", () => zoomAt(2, ...focus([plot().width / 2, plot().height / 2]))],
     [ui.buttons.farther, "click", () => zoomAt(0.5, ...focus([plot().width / 2, plot().height / 2]))],
-    [ui.buttons.whole, "click", () => (fit(), redraw())],
+    [ui.buttons.whole, "click", () => (fit(), acted())],
     ...Object.entries(ui.selects).map(([name, select]) => [select, "change", () => change({ [name]: select.value })]),
   ];
   for (const [target, name, action] of listeners) target.addEventListener(name, action, { passive: false });
@@ -578,6 +632,7 @@ export function create(root, onPick) {
       state.ranges.clear();
       state.spec = spec;
       state.source = source;
+      for (const name of ["show", "scale", "colours"]) ui.selects[name].hidden = Boolean(spec.change);
       ui.canvas.setAttribute("aria-label", `${spec.title}: map of ${spec.rows} queries by ${spec.cols} keys. Arrow keys move, plus and minus zoom, Enter selects.`);
       if (!same || !state.view) {
         state.cross = null;
@@ -590,6 +645,14 @@ export function create(root, onPick) {
     say,
     look: change,
     where: () => ({ ...state.view }),
+    place: () => (state.view ? place() : null),
+    follow,
+    counts: countsOf,
+    // another map's tiles moved the range that both share
+    reranged(z) {
+      state.ranges.delete(z);
+      redraw();
+    },
     destroy() {
       for (const [target, name, action] of listeners) target.removeEventListener(name, action);
       for (const abort of state.waiting.values()) abort.abort();
@@ -655,6 +718,10 @@ function niceStep(least) {
 function format(weight) {
   return weight >= 0.0995 ? weight.toFixed(2) : weight >= 0.001 ? weight.toPrecision(2) : weight.toExponential(1);
 }
+
+const weighed = (code) => `${code === 1 ? "at most " : ""}${format(weightOf(code))}`;
+
+const signed = (change) => `${change < 0 ? "−" : "+"}${Math.abs(change).toFixed(Math.abs(change) >= 0.0995 ? 2 : 4)}`;
 
 const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const pack = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;

@@ -2,7 +2,7 @@ import pytest
 import torch
 from traces import trace_of
 
-from attnviz.analysis.alignment import Gold, alignment, error_rate, links, parse_links, word_map
+from attnviz.analysis.alignment import Gold, alignment, cells, error_rate, links, parse_links, read_pair, word_map
 from attnviz.errors import DataError, UsageError
 from attnviz.tokens import Word
 
@@ -57,3 +57,40 @@ def test_bad_input():
         alignment(TRACE, parse_links("7-0"), WORDS, WORDS)
     with pytest.raises(UsageError, match="moment must be one of producing, produced"):
         alignment(TRACE, parse_links("0-0"), WORDS, WORDS, moment="now")
+
+
+def test_a_translation_is_read_with_each_word_one_row_after_the_start_token(tmp_path):
+    from dashboard.models import write_pair
+
+    from attnviz import load_model
+
+    model, tokenizer = load_model(write_pair(tmp_path) / "t5")
+    trace, targets, sources = read_pair(model, tokenizer, "the cat sat .", "the cats sat")
+    labels = torch.tensor([tokenizer("the cats sat")["input_ids"]])
+    inputs = tokenizer("the cat sat .", return_tensors="pt")
+    model.set_attn_implementation("eager")
+    eager = model(**inputs, labels=labels, output_attentions=True).cross_attentions
+    assert [(word.text, word.start, word.stop) for word in targets] == [("the", 2, 3), ("cats", 3, 5), ("sat", 5, 6)]
+    assert [(word.text, word.start, word.stop) for word in sources][1] == ("cat", 2, 3)
+    # the rows that choose "cat" and "##s" are those that read "the" and "cat"
+    expected = eager[1][0][:, 2:4].mean(1)[:, 2]
+    assert torch.allclose(word_map(trace, 1, targets, sources, "producing")[:, 1, 1], expected, atol=1e-5)
+
+
+def test_a_model_without_cross_attention_is_refused(minilm):
+    with pytest.raises(UsageError, match="has no cross attention: give an encoder-decoder model"):
+        read_pair(*minilm, "a", "b")
+
+
+def test_cells_say_what_is_linked_and_what_gold_says():
+    table = cells(
+        torch.tensor([[0.6, 0.4], [0.9, 0.1]]), Gold(frozenset({(0, 0)}), frozenset({(1, 1)})), symmetric=True
+    )
+    assert table[["target", "source", "link", "gold"]].values.tolist() == [
+        [0, 0, False, "sure"],
+        [0, 1, False, ""],
+        [1, 0, True, ""],
+        [1, 1, False, "possible"],
+    ]
+    assert table["weight"].tolist() == pytest.approx([0.6, 0.4, 0.9, 0.1])
+    assert not cells(torch.eye(2))["gold"].any()

@@ -26,3 +26,19 @@ def write_decoder(folder):
     vocabulary = folder / "vocab.txt"
     vocabulary.write_text("\n".join(WORDS))
     transformers.BertTokenizerFast(vocab=str(vocabulary)).save_pretrained(folder)
+
+
+def write_pair(folder):
+    """An encoder-decoder `t5` over the same ten words."""
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 3}
+    tokens = {"pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 3}
+    config = transformers.T5Config(vocab_size=len(WORDS), **sizes, **tokens)
+    transformers.T5ForConditionalGeneration(config).save_pretrained(folder / "t5")
+    vocabulary = folder / "t5" / "vocab.txt"
+    vocabulary.write_text("\n".join(WORDS))
+    names = ["input_ids", "attention_mask"]
+    transformers.BertTokenizerFast(vocab=str(vocabulary), model_input_names=names).save_pretrained(folder / "t5")
+    return folder

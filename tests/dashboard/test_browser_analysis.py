@@ -65,14 +65,14 @@ def test_dependencies_follow_direction_and_head(visitor):
     choose_next(page, "Relation")
     browsing.wait_for_query(page, relation="det")
     title = "Above: the annotation. Below: what layer 1, head 2 answers, to dependent"
-    page.locator(".stVegaLiteChart svg text", has_text=title).wait_for(state="attached")
+    page.get_by_text(title).wait_for()
 
 
 def test_the_second_head_is_chosen_in_the_grid_and_by_keyboard(visitor):
     page = visitor.go("compare?model=words.attn&layer=0&head=1")
     cell(page, 1, 2).click()
     browsing.wait_for_query(page, layer2=1, head2=2)
-    page.get_by_text("Layer 1, head 2 less layer 0, head 1").wait_for()
+    page.get_by_role("application", name="difference from layer 0 head 1").wait_for()
     choose_next(page, "Second layer")
     browsing.wait_for_query(page, layer2=2)
 

@@ -1,0 +1,231 @@
+"""Alignment: which cross-attention heads look from a word of the translation to its source, beside gold links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from .. import charts
+from ..analysis.alignment import (
+    MOMENTS,
+    Gold,
+    alignment,
+    cells,
+    check_links,
+    parse_links,
+    read_pair,
+    word_map,
+    words_of,
+)
+from ..tokens import Word
+from ..trace import Trace
+from . import exports, figures, runs
+from .cache import tensor_bytes
+from .controls import switch
+from .jobs import Job, watched
+from .lines import command, kept
+from .network import computed, network
+from .results import Result, listed, offer
+from .selection import select_head
+from .sidebar import Look
+from .waiting import obtain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEEDS = (
+    "This page reads cross-attention: choose an encoder-decoder model from a folder below --model-root, or open a trace"
+    ' of one, saved with trace.save("run.attn"), by: attnviz dashboard run.attn'
+)
+LONGEST = 64
+"""Words of either text that are drawn."""
+ROWS = {"producing": "Row before the word", "produced": "Row of the word"}
+LARGEST, MUTUAL = "Each word's largest", "Mutual only"
+COLUMNS = {LARGEST: "error rate", MUTUAL: "error rate, mutual"}
+MOMENT = (
+    "The decoder reads a word one row after it chose it: the row before a word produced it, in its own row it was just"
+    " produced."
+)
+LIMIT = (
+    "Error rate: 0 where a head's links are the gold ones. A decoder needs more than the aligned word, so a high rate"
+    " is no proof of a bad model."
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Cross-attention, and the words on its rows and columns. translation is what was typed, if anything."""
+
+    trace: Trace
+    targets: list[Word]
+    sources: list[Word]
+    translation: str = ""
+
+
+def draw(look: Look) -> None:
+    """The page."""
+    if "cross" not in look.whole.kinds:
+        st.info(NEEDS, icon=":material/info:")
+        return
+    pair = _pair(look)
+    links = st.text_input(
+        "Gold links between words, source first: 0-0 1-2, or 3p4 for a possible one; leave it empty if you have none",
+        key="gold",
+        max_chars=5000,
+        bind="query-params",
+    ).strip()
+    if unfit := told(pair):
+        st.info(unfit, icon=":material/info:")
+        return
+    gold = parse_links(links) if links else None
+    if gold is not None:
+        check_links(gold, pair.targets, pair.sources)
+    st.caption(MOMENT)
+    with st.container(horizontal=True):
+        moment = switch("Row", MOMENTS, "moment", words=ROWS.__getitem__, label_visibility="collapsed")
+        which = switch("Links", [LARGEST, MUTUAL], "which", label_visibility="collapsed")
+    _head(look, pair, gold, moment, which)
+    if gold is not None:
+        _every(look, pair, links, gold, moment, which)
+
+
+def told(pair: Pair) -> str:
+    """What to say of texts that have no words, or too many; "" of others."""
+    if not pair.targets or not pair.sources:
+        return "There are no words to align: the model wrote none, so type a translation above."
+    if max(len(pair.targets), len(pair.sources)) <= LONGEST:
+        return ""
+    return (
+        f"Texts of up to {LONGEST} words are aligned here, these have {len(pair.sources)} and {len(pair.targets)}: use"
+        " the map, which shows cross-attention at any length."
+    )
+
+
+def _pair(look: Look) -> Pair:
+    """What the trace on the left has, or a translation that is typed, read by the same model."""
+    if not look.wanted.saved:
+        typed: str = st.text_area(
+            "Translation; empty for what the model writes itself", key="translation", max_chars=5000, height=80,
+            bind="query-params",
+        )  # fmt: skip
+        if typed and typed.strip():
+            model, tokenizer = network(look.wanted)
+            work = partial(read, model, tokenizer, look.wanted.text, typed.strip())
+            pair: Pair = obtain(runs.traces(), (look.wanted, typed.strip(), "pair"), work, tensor_bytes)
+            return pair
+    trace = look.whole.cross.sequence(look.trace.batch)
+    return Pair(trace, *words_of(trace))
+
+
+def read(model: Any, tokenizer: Any, source: str, target: str, job: Job) -> Pair:
+    """The cross-attention of a model that reads a translation."""
+    own = runs.twin(model)
+    with watched(own, job, "Reading both texts"):
+        return Pair(*read_pair(own, tokenizer, source, target), target)
+
+
+def place_in(trace: Trace, layer: int, head: int) -> tuple[int, int]:
+    """The layer and head of cross-attention that stand where others were chosen, or the nearest."""
+    layer = min(trace.layers, key=lambda number: abs(number - layer))
+    return layer, min(trace.record(layer).head_numbers, key=lambda number: abs(number - head))
+
+
+def _head(look: Look, pair: Pair, gold: Gold | None, moment: str, which: str) -> None:
+    """One head: matrix and links."""
+    layer, head = place_in(pair.trace, look.head.layer, look.head.head)
+    maps = word_map(pair.trace, layer, pair.targets, pair.sources, moment)
+    at = pair.trace.record(layer).head_numbers.index(head)
+    table = cells(maps[at], gold, which == MUTUAL)
+    title = f"Layer {layer}, head {head}"
+    matrix = partial(charts.alignment_matrix, table, pair.targets, pair.sources, title, width=560)
+    lines = partial(charts.alignment_links, table, pair.targets, pair.sources, title, width=400)
+    left, right = st.columns([3, 2], gap="large")
+    made = [*python(look, pair), f"weights = word_map(trace, {layer}, targets, sources, {moment!r})[{at}]"]
+    made.append(f"table = cells(weights, {gold_line(gold)}, symmetric={which == MUTUAL})")
+    drawn = f"(table, targets, sources, {title!r}, width="
+    with left:
+        st.caption(f"Dots: links of the head.{'' if gold is None else ' Frames: gold links, dashed: possible ones.'}")
+        figures.show(matrix(theme=figures.theme()))
+        code = kept(made, f"charts.alignment_matrix{drawn}560)", "alignment-matrix")
+        offer(Result("alignment-matrix", matrix, table, code))
+    with right:
+        st.caption("Lines: links of the head." + ("" if gold is None else " Bands: gold links, pale: possible ones."))
+        figures.show(lines(theme=figures.theme()))
+        code = kept(made, f"charts.alignment_links{drawn}400)", "alignment-links")
+        offer(Result("alignment-links", lines, table, code))
+
+
+def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: str) -> None:
+    """The error rate of every head."""
+    key = (look.wanted, look.trace.batch, pair.translation, links, moment, "alignment")
+    table: pd.DataFrame = computed(
+        key, lambda job: alignment(pair.trace, gold, pair.targets, pair.sources, moment=moment)
+    )
+    heads = table[table["head"] >= 0].sort_values(COLUMNS[which], kind="stable", ignore_index=True)
+    means = table[table["head"] < 0].drop(columns="head").reset_index(drop=True)
+    title = f"Alignment error rate of every head, {moment}"
+    chart = partial(charts.score_grid, heads, COLUMNS[which], title, low_is_best=True, width=560)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        place = place_in(pair.trace, look.head.layer, look.head.head)
+        grid = figures.framed(chart(theme=figures.theme()), pair.trace[place])
+        figures.clickable(grid, "grid", select_cross, ("layer", "head"))
+        st.caption(LIMIT)
+        made = [
+            *python(look, pair),
+            f"table = alignment(trace, {gold_line(gold)}, targets, sources, moment={moment!r})",
+            f'heads = table[table["head"] >= 0].sort_values({COLUMNS[which]!r}, kind="stable", ignore_index=True)',
+        ]
+        figure = f"charts.score_grid(heads, {COLUMNS[which]!r}, {title!r}, low_is_best=True, width=560)"
+        line = _command(look, pair, links, moment)
+        offer(Result("alignment", chart, heads, kept(made, figure, "alignment"), line))
+    with right:
+        st.subheader("Best heads", anchor=False)
+        listed(heads.head(5), "best", select_cross)
+        st.subheader("Mean of a layer's heads", anchor=False)
+        st.dataframe(means.round(3), hide_index=True)
+
+
+def select_cross(place: Mapping[str, Any]) -> None:
+    """Look at a head of cross-attention."""
+    st.session_state["kind"] = "cross"
+    select_head(place)
+
+
+def gold_line(gold: Gold | None) -> str:
+    """The gold links in Python."""
+    if gold is None:
+        return "None"
+    marks = [(link, "-") for link in sorted(gold.sure)] + [(link, "p") for link in sorted(gold.possible - gold.sure)]
+    return f"parse_links({' '.join(f'{source}{mark}{target}' for (target, source), mark in marks)!r})"
+
+
+def python(look: Look, pair: Pair) -> list[str]:
+    """The lines that make trace, targets and sources."""
+    start = [
+        "import attnviz",
+        "from attnviz import charts",
+        "from attnviz.analysis.alignment import alignment, cells, parse_links, read_pair, word_map, words_of",
+        "from attnviz.export import export",
+        "",
+    ]
+    if pair.translation:
+        texts = f"{look.wanted.text!r}, {pair.translation!r}"
+        made = [
+            f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
+            f"trace, targets, sources = read_pair(model, tokenizer, {texts})",
+        ]
+        return [*start, *made]
+    return [*start, *exports.trace_lines(look, "cross"), "targets, sources = words_of(trace)"]
+
+
+def _command(look: Look, pair: Pair, links: str, moment: str) -> str:
+    """The command line of the grid; "" where the command has no translation to read."""
+    if not pair.translation:
+        return ""
+    words = ("align", look.wanted.model, look.wanted.text, pair.translation, links, f"--moment={moment}")
+    return command(*words, "-o", "alignment.svg")
