@@ -68,6 +68,7 @@ def save(
     slim = [_slim(record, dtype, statistics_only) for record in kept]
     tree = {
         "model": trace.model,
+        "revision": trace.revision,
         "notes": trace.notes,
         "unrecorded": trace.unrecorded,
         "axes": {name: [_encode(axis, tensors) for axis in axes] for name, axes in trace.axes.items()},
@@ -206,7 +207,8 @@ def _trace(tree: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
     axes = {name: tuple(_decode(axis, tensors) for axis in axes) for name, axes in tree["axes"].items()}
     for record in records:
         _check(record)
-    return Trace(tree["model"], records, axes, notes=list(tree["notes"]), unrecorded=list(tree["unrecorded"]))
+    notes, unrecorded = list(tree["notes"]), list(tree["unrecorded"])
+    return Trace(tree["model"], records, axes, notes=notes, unrecorded=unrecorded, revision=str(tree["revision"]))
 
 
 def _check(record: Any) -> None:

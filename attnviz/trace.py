@@ -18,7 +18,7 @@ from attnviz_kernels import Statistics
 
 from .composed import each
 from .errors import BudgetError, UsageError
-from .tokens import Token, TokenAxis, Word, positions, to_words, words
+from .tokens import Token, TokenAxis, Word, positions, printable, to_words, words
 from .views import WeightView
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Trace:
     """The attention of one run. `trace[layer, head]` is a `Head`; everything counts from zero.
 
     A recorder fills `records` and `axes` while its block runs. batch is the sequence looked at; see `sequence`.
+    revision says which weights the model had: the hub's commit, or a hash of parameters.
     """
 
     model: str = "model"
@@ -92,6 +93,7 @@ class Trace:
     batch: int = 0
     unrecorded: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    revision: str = ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -249,6 +251,22 @@ class Trace:
 
         save(self, path, **options)
 
+    def __repr__(self) -> str:
+        """One line of facts: the model, how much of it was recorded, and what was not."""
+        facts = [_facts(self.only(kind), kind) for kind in self.kinds]
+        said = "; ".join(fact for fact in facts if fact) or "no attention recorded"
+        if self.batch_size > 1:
+            said += f"; sequence {self.batch} of {self.batch_size}"
+        if self.unrecorded:
+            said += f"; {len(self.unrecorded)} modules not recorded"
+        return f"<Trace of {printable(self.model)}: {said}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the facts, and the entropy of every head."""
+        from .export.notebook import trace_html
+
+        return trace_html(self)
+
     def every_head(self) -> list[Head]:
         """All heads of all attending layers, in order, the effective attention where a layer has branches."""
         return [self[layer, head] for layer in self.layers for head in self.record(layer).head_numbers]
@@ -305,6 +323,18 @@ class Head:
     row_axis: TokenAxis
     col_axis: TokenAxis
     model: str = "model"
+
+    def __repr__(self) -> str:
+        """One line: which head, and the size of its map."""
+        rows, cols = self.shape
+        place = f"layer {self.layer}, head {self.head} of {printable(self.model)}"
+        return f"<Head: {place}, {rows} queries x {cols} keys>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the map."""
+        from .export.notebook import head_html
+
+        return head_html(self)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -428,6 +458,16 @@ def _size(count: int) -> str:
     value = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if value < 1024:
+def _facts(part: Trace, kind: str) -> str:
+    """How many layers, heads and tokens of one kind of attention; nothing where it has no weights."""
+    if not part.layers:
+        return ""
+    rows, cols = (len(part.axis(part.record(part.layers[0]), side).real) for side in (0, 1))
+    tokens = f"{rows} tokens" if rows == cols else f"{rows} x {cols} tokens"
+    heads = sum(map(part.head_count, part.layers))
+    return f"{'' if kind == 'self' else f'{kind} '}{len(part.layers)} layers, {heads} heads, {tokens}"
+
+
             return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"

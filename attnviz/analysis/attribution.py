@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ..errors import AttnvizError, UsageError
 from ..tokens import Token, from_ids
-from .measures import Measure
+from .measures import Measure, measured
+from .tables import Tabular
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ _BATCH = 8
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(Tabular):
     """What each token of the first text adds to the measure. error is the sum's relative error, None where there is no
     such check; steps is how many points of the path were used."""
 

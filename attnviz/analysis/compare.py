@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..trace import Head, Trace
+from .tables import Tabular
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ _CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """distance [M]: how far each row of one head is from the same row of the other, 0 to 1; NaN for blind rows."""
 
     one: Head

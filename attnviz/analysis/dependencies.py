@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import DataError
 from .coreference import Hits
 from .documents import Document
+from .tables import Tabular
 from .windows import Window, windows, word_rows
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _UNSCORED = ("root", "punct")
 
 
 @dataclass(frozen=True)
-class Dependencies:
+class Dependencies(Tabular):
     """hits[direction] is [arcs, heads] of 0 and 1; arcs holds sentence, relation and offset (head minus dependent)."""
 
     heads: tuple[tuple[int, int], ...]

@@ -18,6 +18,7 @@ from ..errors import BudgetError, UsageError
 from ..tokens import Token
 from ..trace import Trace
 from ..views import WeightView
+from .tables import Tabular
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ FLOW_LIMIT = 128
 
 
 @dataclass(frozen=True)
-class Flow:
+class Flow(Tabular):
     """What each token contributes to (or takes from) one token: scores [N], and the tokens they belong to."""
 
     scores: Tensor

@@ -1,7 +1,8 @@
-"""Per-row statistics of all heads as one table."""
+"""Per-row statistics of all heads as one table, and results that show themselves as their table."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from attnviz_kernels import Statistics
@@ -10,6 +11,17 @@ from ..trace import Head, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Tabular(ABC):
+    """A result whose table is what a notebook shows of it."""
+
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """The result as a table."""
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html(max_rows=20)
 
 
 def statistics_table(trace: Trace) -> pd.DataFrame:

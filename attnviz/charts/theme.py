@@ -70,8 +70,9 @@ def theme_named(name: str) -> Theme:
 
 def themed(chart: Any, theme: str | None) -> AltairChart:
     """The same altair chart in a theme; None leaves it without one, ready to be part of another chart."""
-    look = {} if theme is None else {"config": config(theme_named(theme))}
-    done: alt.Chart = chart.properties(**look)
+    from .shown import shown
+
+    done: AltairChart = chart if theme is None else shown(chart.properties(config=config(theme_named(theme))))
     return done
 
 

@@ -21,6 +21,7 @@ from .modules import WINDOWS, Survey, inside, survey
 from .options import Options
 from .own_weights import ask
 from .recorder import Recorder
+from .revision import revision
 from .stacks import follow
 from .watch import Watch
 
@@ -60,7 +61,7 @@ def record(
     before the budget is exceeded.
     """
     options = make_options(keep=keep, layers=layers, heads=heads, dtype=dtype, budget=budget, spill=spill)
-    recorder = Recorder(Trace(model=type(model).__name__), options, tokenizer, tokens)
+    recorder = Recorder(Trace(model=type(model).__name__, revision=revision(model)), options, tokenizer, tokens)
     with recording(model, recorder):
         yield recorder.trace
 
@@ -77,7 +78,8 @@ def inspect(model: Any, text: str, **options: Any) -> Trace:
     network, tokenizer = model if isinstance(model, tuple) else load_model(model)
     name = model if isinstance(model, str) else type(network).__name__
     labels = options.pop("tokens", None)
-    recorder = Recorder(Trace(model=name), make_options(**options), tokenizer, labels)
+    trace = Trace(model=name, revision=revision(network))
+    recorder = Recorder(trace, make_options(**options), tokenizer, labels)
     recorder.text = text
     inputs = tokenizer(text, return_tensors="pt", verbose=False).to(network.device)
     check_length(network, tokenizer, inputs["input_ids"].shape[1])

@@ -219,3 +219,34 @@ def test_two_thousand_mutations_end_in_an_error_or_a_trace(tmp_path):
         except AttnvizError:
             refused += 1
     assert refused > 1000
+
+
+def test_a_trace_says_which_weights_it_is_from(tmp_path):
+    torch.manual_seed(0)
+    model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(1, 3, 8)
+
+    def recorded():
+        with attnviz.record(model) as trace:
+            model(x, x, x)
+        return trace
+
+    before, again = recorded(), recorded()
+    with torch.no_grad():
+        model.out_proj.weight += 0.5
+    after = recorded()
+    assert before.revision.startswith("sha256:")
+    assert before.revision == again.revision != after.revision
+    before.save(tmp_path / "run.attn")
+    assert load(tmp_path / "run.attn").revision == before.revision
+
+
+def test_the_hub_says_its_commit():
+    from types import SimpleNamespace
+
+    from attnviz.recording.revision import revision
+
+    model = torch.nn.Linear(2, 2)
+    model.config = SimpleNamespace(_commit_hash="9f1c")
+    assert revision(model) == "9f1c"
+    assert revision(torch.nn.Identity()) == ""
