@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import reference
 
 from attnviz import errors
 from attnviz.cli import entry as cli
@@ -26,9 +27,17 @@ def test_every_error_has_its_page():
     assert {page.stem for page in (ROOT / "docs" / "errors").glob("*.md")} == {*classes, "README"}
 
 
+def test_the_reference_is_up_to_date():
+    kept = {path.name: path.read_text(encoding="utf-8") for path in reference.FOLDER.glob("*.md")}
+    made = reference.pages()
+    assert kept.keys() == made.keys(), "run scripts/reference"
+    changed = [name for name in made if made[name] != kept[name]]
+    assert not changed, f"docstrings changed, run scripts/reference: {', '.join(changed)}"
+
+
 def test_every_example_is_in_the_how_to():
     text = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
-    for example in (ROOT / "examples").glob("*.py"):
+    for example in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*.ipynb")]:
         assert f"../examples/{example.name}" in text
 
 

@@ -1,9 +1,11 @@
 """Figures and tables to files.
 
-from attnviz.export import Look, export, figure
+    from attnviz.export import Look, export, figure, pixels
 
-export(figure(trace, "heatmap", layer=0, head=3), "map.pdf", look=Look("paper", width=pixels("85mm")))
-export(figure(trace, "heads"), "heads.csv")     # json, csv and parquet hold the numbers behind it
+    export(figure(trace, "heatmap", layer=0, head=3), "map.pdf", look=Look("paper", width=pixels("85mm")))
+    export(figure(trace, "heads"), "heads.csv")     # json, csv and parquet hold the numbers behind it
+
+A file appears whole or not at all.
 """
 
 from __future__ import annotations
