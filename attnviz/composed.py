@@ -90,6 +90,9 @@ class Stacked:
     def visible(self) -> Tensor:
         return torch.cat([part.visible() for part in self.parts], -1)
 
+    def own_keys(self) -> Tensor:
+        return torch.cat([part.own_keys() + left for part, left in zip(self.parts, self.lefts, strict=True)])
+
     def _each(self, change: Callable[[WeightView], WeightView]) -> Stacked:
         return replace(self, parts=tuple(change(part) for part in self.parts))
 
@@ -180,6 +183,9 @@ class Difference:
     def visible(self) -> Tensor:
         return self.first.visible()
 
+    def own_keys(self) -> Tensor:
+        return self.first.own_keys()
+
     def _less(self, take: Callable[[WeightView], Tensor]) -> Tensor:
         return take(self.first) - self.factor * take(self.second)
 
@@ -222,6 +228,9 @@ class Unkept:
         raise self._refusal()
 
     def statistics(self) -> NoReturn:
+        raise self._refusal()
+
+    def own_keys(self) -> NoReturn:
         raise self._refusal()
 
     def _refusal(self) -> UsageError:

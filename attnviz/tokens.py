@@ -25,6 +25,10 @@ WORD_RULES = {
 }
 """How text is cut into words: at white space, or there and around every punctuation mark."""
 
+Cut = str | Sequence[str] | Sequence[tuple[int, int]]
+"""Where words begin and end: a key of `WORD_RULES`, the words themselves in the order of the text, or their character
+ranges (start, stop) in it."""
+
 
 @dataclass(frozen=True)
 class Token:
@@ -190,16 +194,50 @@ def _characters(token: Token) -> tuple[int, int] | None:
     return token.end - len(token.text.lstrip()), token.end
 
 
-def words(tokens: Sequence[Token], text: str | None, rule: str = "punctuation") -> tuple[Word, ...]:
+def words(tokens: Sequence[Token], text: str | None, rule: Cut = "punctuation") -> tuple[Word, ...]:
     """The words that the tokens make up, in order; every token belongs to exactly one.
 
-    rule is a key of `WORD_RULES`. Special tokens, and tokens without a place in the text, are words of their own. A
-    token belongs to the word in which its first character that is not white space lies.
+    rule is a `Cut`. Special tokens, and tokens without a place in the text or outside all words that were given, are
+    words of their own. A token belongs to the word in which its first character that is not white space lies.
     """
-    if rule not in WORD_RULES:
-        raise UsageError(f"words can be cut at {' or '.join(WORD_RULES)}, not at {rule!r}")
-    spans = [match.span() for match in WORD_RULES[rule].finditer(text or "")]
-    return group(tokens, text, spans)
+    return group(tokens, text, word_spans(text, rule))
+
+
+def word_spans(text: str | None, rule: Cut) -> list[tuple[int, int]]:
+    """The character ranges of the words, or UsageError for an unknown rule and for words that are not in the text.
+
+    >>> word_spans("in New York", ["in", "New York"])
+    [(0, 2), (3, 11)]
+    """
+    if isinstance(rule, str):
+        if rule not in WORD_RULES:
+            raise UsageError(f"words can be cut at {' or '.join(WORD_RULES)}, not at {rule!r}")
+        return [match.span() for match in WORD_RULES[rule].finditer(text or "")]
+    if text is None:
+        raise UsageError("these tokens have no place in a text, so no words of your own can be matched with them")
+    spans: list[tuple[int, int]] = []
+    for word in rule:
+        after = spans[-1][1] if spans else 0
+        spans.append(_found(text, word, after) if isinstance(word, str) else _checked(text, word, after))
+    return spans
+
+
+def _found(text: str, word: str, after: int) -> tuple[int, int]:
+    start = text.find(word, after)
+    if not word or start < 0:
+        raise UsageError(
+            f"the word {printable(word)!r} is not in the text from character {after} on: give words in order"
+        )
+    return start, start + len(word)
+
+
+def _checked(text: str, span: tuple[int, int], after: int) -> tuple[int, int]:
+    start, stop = span
+    if not after <= start < stop <= len(text):
+        raise UsageError(
+            f"a word from character {start} to {stop} does not fit: ranges go from {after} on to {len(text)}, in order"
+        )
+    return start, stop
 
 
 def group(tokens: Sequence[Token], text: str | None, spans: Sequence[tuple[int, int]]) -> tuple[Word, ...]:

@@ -18,7 +18,7 @@ from attnviz_kernels import Statistics
 
 from .composed import each
 from .errors import BudgetError, UsageError
-from .tokens import Token, TokenAxis, Word, positions, printable, to_words, words
+from .tokens import Cut, Token, TokenAxis, Word, positions, printable, to_words, words
 from .views import WeightView
 
 if TYPE_CHECKING:
@@ -434,17 +434,22 @@ class Head:
         """[N]: what each key receives from all queries together."""
         return self.view.received()[0, 0]
 
-    def row_words(self, rule: str = "punctuation") -> tuple[Word, ...]:
-        """The words on the rows, as ranges of rows."""
+    def row_words(self, rule: Cut = "punctuation") -> tuple[Word, ...]:
+        """The words on the rows, as ranges of rows; rule is a `tokens.Cut`."""
         return words(self.rows, self.row_axis.text, rule)
 
-    def col_words(self, rule: str = "punctuation") -> tuple[Word, ...]:
-        """The words on the columns, as ranges of columns."""
+    def col_words(self, rule: Cut = "punctuation") -> tuple[Word, ...]:
+        """The words on the columns, as ranges of columns; rule is a `tokens.Cut`."""
         return words(self.cols, self.col_axis.text, rule)
 
-    def word_weights(self, rule: str = "punctuation", *, budget: int = BUDGET) -> Tensor:
-        """Word-level map: to a word the sum over its tokens, from a word their mean (see `tokens.to_words`)."""
-        return to_words(self.weights(budget=budget), self.row_words(rule), self.col_words(rule))
+    def word_weights(self, rule: Cut = "punctuation", cols: Cut | None = None, *, budget: int = BUDGET) -> Tensor:
+        """Word-level map: to a word the sum over its tokens, from a word their mean (see `tokens.to_words`).
+
+        rule is "punctuation", "whitespace", the words in order or their character ranges; cols is that of the columns
+        where they stand for another text.
+        """
+        rows, others = self.row_words(rule), self.col_words(rule if cols is None else cols)
+        return to_words(self.weights(budget=budget), rows, others)
 
     def links(self, count: int = 10, *, rows: Sequence[int] | None = None) -> pd.DataFrame:
         """The `count` strongest links, of the whole map or of some rows: row, column, weight, strongest first."""
@@ -453,11 +458,6 @@ class Head:
         return strongest_links(self, count, rows)
 
 
-def _size(count: int) -> str:
-    """Bytes for people, in binary units."""
-    value = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if value < 1024:
 def _facts(part: Trace, kind: str) -> str:
     """How many layers, heads and tokens of one kind of attention; nothing where it has no weights."""
     if not part.layers:
@@ -468,6 +468,11 @@ def _facts(part: Trace, kind: str) -> str:
     return f"{'' if kind == 'self' else f'{kind} '}{len(part.layers)} layers, {heads} heads, {tokens}"
 
 
+def _size(count: int) -> str:
+    """Bytes for people, in binary units."""
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024:
             return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"

@@ -14,7 +14,7 @@ from attnviz_kernels import Statistics, pool_edges
 
 from .composed import join_statistics
 from .errors import UsageError
-from .tokens import Token, TokenAxis, Word
+from .tokens import Cut, Token, TokenAxis, Word
 from .trace import BUDGET, Head
 from .views import Dense, QueryKey, Shape, WeightView, dense_statistics, pool_dense
 
@@ -22,7 +22,7 @@ _BAND = 1 << 22
 """Weights computed together."""
 
 
-def by_words(head: Head, rule: str = "punctuation", *, budget: int = BUDGET) -> Head:
+def by_words(head: Head, rule: Cut = "punctuation", *, budget: int = BUDGET) -> Head:
     """The head with words in place of tokens; its weights are `Head.word_weights`. Takes memory of a whole map."""
     weights = head.word_weights(rule, budget=budget)
     made = Dense(weights[None, None])
@@ -130,7 +130,7 @@ class Picked:
         return self.view.pull(whole)[:, :, self.cols]
 
     def statistics(self) -> Statistics:
-        count, offset = len(self.rows), int(self.rows[0] - self.cols[0])
+        count, offset = len(self.rows), int(self.own_keys()[0])
         height = max(1, _BAND // len(self.cols))
         bands = [slice(top, min(top + height, count)) for top in range(0, count, height)]
         found = [dense_statistics(self.tile(band, slice(None)), offset + band.start) for band in bands]
@@ -142,6 +142,9 @@ class Picked:
         for place in left_out.tolist():
             seen = seen - (self.view.tile(slice(None), slice(place, place + 1))[:, :, self.rows, 0] > 0).long()
         return seen
+
+    def own_keys(self) -> Tensor:
+        return torch.searchsorted(self.cols, self.view.own_keys()[self.rows])
 
     def _divided(self, values: Tensor, rows: Tensor) -> Tensor:
         """Values [1, 1, rows, ...] divided by the rows' shares; 0 where nothing is left."""

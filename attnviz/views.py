@@ -58,6 +58,9 @@ class WeightView(Protocol):
     def visible(self) -> Tensor:
         """How many keys each query may see, [B, H, M] int64."""
 
+    def own_keys(self) -> Tensor:
+        """The column that stands for each query's own position, [M] int64; outside 0 to N - 1 where there is none."""
+
 
 @dataclass(frozen=True)
 class QueryKey:
@@ -112,6 +115,9 @@ class QueryKey:
     def visible(self) -> Tensor:
         return visible_keys(self.view)
 
+    def own_keys(self) -> Tensor:
+        return torch.arange(self.shape[2], device=self.view.query.device) + self.view.mask.offset
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -158,6 +164,9 @@ class Dense:
 
     def visible(self) -> Tensor:
         return (self.weights != 0).sum(-1)
+
+    def own_keys(self) -> Tensor:
+        return torch.arange(self.shape[2], device=self.weights.device) + self.offset
 
     @property
     def _wide(self) -> Tensor:

@@ -1,5 +1,7 @@
 """Labels and words: what a person reads for each token, and which tokens make up a word."""
 
+import re
+
 import pytest
 import torch
 
@@ -59,6 +61,38 @@ def test_ids_that_no_text_gives_are_decoded_one_by_one(minilm):
     assert source is None
     assert [token.raw for token in tokens] == ["##ing", "river"]
     assert tokens[0].start is None
+
+
+def test_words_of_your_own():
+    text = "in New York"
+    tokens = [Token(i, text[a:b], text[a:b], a, b) for i, (a, b) in enumerate([(0, 2), (3, 6), (7, 11)])]
+    for rule in (["New York"], [(3, 11)], ["in", "New York"]):
+        assert [(word.text, word.start, word.stop) for word in words(tokens, text, rule)] == [
+            ("in", 0, 1),
+            ("New York", 1, 3),
+        ]
+    assert [word.text for word in words(tokens, text, [])] == ["in", "New", "York"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("lines", "words can be cut at punctuation or whitespace, not at 'lines'"),
+        (["York", "New"], "the word 'New' is not in the text from character 11 on: give words in order"),
+        ([""], "the word '' is not in the text from character 0 on: give words in order"),
+        ([(0, 2), (1, 5)], "a word from character 1 to 5 does not fit: ranges go from 2 on to 11, in order"),
+        ([(4, 4)], "a word from character 4 to 4 does not fit"),
+        ([(4, 12)], "a word from character 4 to 12 does not fit"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused(rule, message):
+    with pytest.raises(UsageError, match="^" + re.escape(message)):
+        words([Token(0, "in", "in", 0, 2)], "in New York", rule)
+
+
+def test_words_of_your_own_need_a_text():
+    with pytest.raises(UsageError, match="these tokens have no place in a text"):
+        words([Token(0, "in", "in")], None, ["in"])
 
 
 def test_padding_is_special(minilm):

@@ -59,6 +59,12 @@ def test_shape_and_tiles(case):
         assert_close(view.tile(rows, cols), weights[:, :, rows, cols])
 
 
+def test_own_keys_stand_on_the_diagonal(case):
+    view, _ = case
+    assert view.own_keys().tolist() == list(range(COUNT))
+    assert view.crop(slice(4, 9), slice(2, COUNT)).own_keys().tolist() == [2, 3, 4, 5, 6]
+
+
 def test_one_sequence_and_one_head(case):
     view, weights = case
     assert_close(view.sequence(1).tile(slice(None), slice(None)), weights[1:])

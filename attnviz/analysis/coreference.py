@@ -21,7 +21,8 @@ import numpy.typing as npt
 from ..errors import DataError, UsageError
 from .antecedents import CANDIDATES, OFFSETS, RULES, candidates, offset_answers, queries, rule_answers
 from .documents import Document
-from .windows import Window, windows, word_rows
+from .tables import Tabular
+from .windows import Part, Window, fitting, recorded, split, word_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,15 +34,17 @@ DISTANCES = ((1, 5), (6, 15), (16, 40), (41, None))
 
 
 @dataclass(frozen=True)
-class Coreference:
+class Coreference(Tabular):
     """What was right, query by query. hits[candidates] is [queries, heads] of 0 and 1; rules[candidates][name] is
-    [queries], NaN where a rule does not apply; queries holds document, type, distance and same_head of each query."""
+    [queries], NaN where a rule does not apply; queries holds document, type, distance and same_head of each query;
+    reading says in words how the documents were cut into windows."""
 
     heads: tuple[tuple[int, int], ...]
     queries: pd.DataFrame
     hits: dict[str, Hits]
     rules: dict[str, dict[str, Hits]]
     model: str = "model"
+    reading: str = ""
 
     def table(self, kind: str = CANDIDATES[3]) -> pd.DataFrame:
         """One row per head, best first: accuracy over all queries, and n."""
@@ -134,26 +137,33 @@ def coreference(
     tokenizer: Any,
     *,
     window: int = 126,
+    overlap: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Coreference:
     """Score every head of a model on annotated documents; memory is O(N) per head beside one window's word map.
 
     window is the number of tokens, without special ones, of whole sentences read together (126 follows Clark et al.'s
-    128). progress(done, total) is called after each document. Raises DataError when no mention has an antecedent in
-    its window.
+    128), or what the model reads where that is less; overlap is the number of sentences that a window repeats from the
+    one before, whose mentions are not asked again. progress(done, total) is called after each document. Raises
+    DataError when no mention is marked, or none has an antecedent in its window.
     """
     import pandas as pd
 
+    if not any(document.mentions for document in documents):
+        raise DataError("no mention is marked in these documents: coreference needs clusters of mentions")
+    size = fitting(model, tokenizer, window)
+    parts = [split(document, tokenizer, size, overlap) for document in documents]
     found: list[dict[str, Any]] = []
     hits: dict[str, list[Hits]] = {kind: [] for kind in CANDIDATES}
     rules: dict[str, dict[str, list[float]]] = {kind: {} for kind in CANDIDATES}
     heads: tuple[tuple[int, int], ...] = ()
     for done, document in enumerate(documents, 1):
-        for part in windows(document, model, tokenizer, window):
-            if not queries(part.document):
+        for part in parts[done - 1]:
+            if all(query.word < part.repeated for query in queries(part.document)):
                 continue
-            heads = tuple((head.layer, head.head) for head in part.trace.every_head())
-            for row in score_window(part):
+            read = recorded(part, model, tokenizer)
+            heads = tuple((head.layer, head.head) for head in read.trace.every_head())
+            for row in score_window(read):
                 found.append({"document": f"{done} {document.name}", **row.query})
                 for kind in CANDIDATES:
                     hits[kind].append(row.hits[kind])
@@ -171,7 +181,20 @@ def coreference(
         {kind: np.stack(rows) for kind, rows in hits.items()},
         {kind: {name: np.array(right) for name, right in named.items()} for kind, named in rules.items()},
         getattr(model, "name_or_path", "") or "model",
+        _reading(documents, parts, size, overlap, len(found)),
     )
+
+
+def _reading(documents: Sequence[Document], parts: Sequence[list[Part]], size: int, overlap: int, asked: int) -> str:
+    """How the documents were read, and what that leaves out."""
+    cut = [part for of_one in parts for part in of_one]
+    unread = sum(len(found.words) for found in documents) - sum(len(p.document.words) - p.repeated for p in cut)
+    told = [
+        f"{len(documents)} documents in {len(cut)} windows of whole sentences, up to {size} tokens each,"
+        f" {overlap} sentences of overlap",
+        f"{asked} of {sum(len(queries(found)) for found in documents)} mentions with an antecedent have one in view",
+    ]
+    return "; ".join(told + [f"{unread} words of longer sentences were not read"] * (unread > 0))
 
 
 @dataclass(frozen=True)
@@ -184,15 +207,18 @@ class Scored:
 
 
 def score_window(window: Window) -> Iterable[Scored]:
-    """Every query of one window, scored for all heads and rules; a word the tokenizer dropped asks nothing."""
+    """Every query of one window, scored for all heads and rules.
+
+    A word the tokenizer dropped asks nothing, nor does one that the window before held.
+    """
     document, trace = window.document, window.trace
-    asked = [query for query in queries(document) if query.word in window.owners]
+    asked = [query for query in queries(document) if query.word >= window.repeated and query.word in window.owners]
     if not asked:
         return
     words = sorted({query.word for query in asked})
     count = len(document.words)
-    views = [trace.record(layer).view for layer in trace.layers]
-    maps = np.concatenate([word_rows(view, window.owners, words, count).numpy() for view in views if view is not None])
+    views = [trace.view(layer) for layer in trace.layers]
+    maps = np.concatenate([word_rows(view, window.owners, words, count).cpu().numpy() for view in views])
     for query in asked:
         rows = maps[:, words.index(query.word)]
         right, ruled = {}, {}

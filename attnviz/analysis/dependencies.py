@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from .coreference import Hits
 from .documents import Document
 from .tables import Tabular
@@ -57,6 +57,20 @@ class Dependencies(Tabular):
         """[heads]: every head's accuracy on one relation in one direction, over all sentences."""
         found: Hits = self.hits[direction][self._which(relation)].mean(0)
         return found
+
+    def heads_on(self, relation: str) -> pd.DataFrame:
+        """One row per head and direction, best first: its accuracy on one relation over all sentences, and n."""
+        import pandas as pd
+
+        count = int(self._which(relation).sum())
+        if not count:
+            raise UsageError(f"no arc has the relation {relation!r}: there are {', '.join(self.relations(1))}")
+        rows = [
+            {"layer": layer, "head": head, "direction": direction, "accuracy": accuracy, "n": count}
+            for direction in DIRECTIONS
+            for (layer, head), accuracy in zip(self.heads, self.accuracy(relation, direction).tolist(), strict=True)
+        ]
+        return pd.DataFrame(rows).sort_values("accuracy", ascending=False, kind="stable", ignore_index=True)
 
     def _which(self, relation: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if relation == "all":
@@ -131,10 +145,8 @@ def score_sentence(window: Window) -> list[tuple[dict[str, Any], dict[str, Hits]
     assert document.heads is not None
     assert document.relations is not None
     count = len(document.words)
-    views = [trace.record(layer).view for layer in trace.layers]
-    maps = np.concatenate(
-        [word_rows(view, window.owners, range(count), count).numpy() for view in views if view is not None]
-    )
+    views = [trace.view(layer) for layer in trace.layers]
+    maps = np.concatenate([word_rows(view, window.owners, range(count), count).cpu().numpy() for view in views])
     maps[:, np.arange(count), np.arange(count)] = -1.0
     answers = maps.argmax(2)
     known = set(window.owners)

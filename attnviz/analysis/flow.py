@@ -107,7 +107,7 @@ def received(trace: Trace) -> pd.DataFrame:
 
     rows = []
     for layer in trace.layers:
-        heads = [trace[layer, head] for head in range(trace.head_count(layer))]
+        heads = [trace[layer, head] for head in trace.record(layer).head_numbers]
         total = torch.stack([head.received for head in heads]).mean(0)
         even = total.sum() / len(total)
         rows += [

@@ -6,7 +6,7 @@ A mean says what a head usually does in this text. It does not say that the mode
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -88,14 +88,28 @@ def _masses(view: WeightView, tokens: Sequence[Token], dtype: torch.dtype) -> di
     }
 
 
-def heads_of_texts(traces: Sequence[Trace]) -> pd.DataFrame:
-    """`heads_table` over several texts of one model: the mean over texts, and its standard error as <column>_error."""
+def head_rows(trace: Trace, layer: int, head: int) -> pd.DataFrame:
+    """One row per query of a head: its position, its token, and the columns of `heads_table`, NaN where it is blind."""
     import pandas as pd
 
-    if len(traces) < 2:
-        raise UsageError(f"a standard error needs at least 2 texts, got {len(traces)}")
-    tables = pd.concat([heads_table(trace) for trace in traces])
-    grouped = tables.groupby(["layer", "head"], sort=False)
+    chosen = trace[layer, head]
+    index = chosen.record.head_numbers.index(head)
+    columns = {name: column[index].cpu().numpy() for name, column in layer_statistics(trace, layer).items()}
+    labels = [token.label for token in chosen.rows]
+    return pd.DataFrame({"position": range(len(labels)), "token": labels, **columns})
+
+
+def heads_of_texts(traces: Iterable[Trace]) -> pd.DataFrame:
+    """`heads_table` over several texts of one model: the mean over texts, and its standard error as <column>_error.
+
+    Traces are looked at one by one, so that a generator need not hold them all.
+    """
+    import pandas as pd
+
+    tables = [heads_table(trace) for trace in traces]
+    if len(tables) < 2:
+        raise UsageError(f"a standard error needs at least 2 texts, got {len(tables)}")
+    grouped = pd.concat(tables).groupby(["layer", "head"], sort=False)
     return grouped.mean().join(grouped.sem().add_suffix("_error")).reset_index()
 
 
@@ -106,19 +120,23 @@ def normalised_entropy(head: Head) -> Tensor:
 
 
 def diagonal(view: WeightView, offset: int) -> Tensor:
-    """[B, H, M]: the weight of every query i on key i + offset, 0 where there is no such key; O(M) time and memory."""
-    _, _, rows, cols = view.shape
-    parts = []
-    for top in range(0, rows, _BLOCK):
-        bottom = min(top + _BLOCK, rows)
-        left, right = max(0, top + offset), min(cols, bottom + offset)
-        part = torch.zeros(*view.shape[:2], bottom - top)
-        if left < right:
-            block = view.tile(slice(left - offset, right - offset), slice(left, right))
-            part = part.to(block.dtype)
-            part[..., left - offset - top : right - offset - top] = block.diagonal(dim1=-2, dim2=-1)
-        parts.append(part)
-    return torch.cat(parts, dim=-1)
+    """[B, H, M]: the weight of every query on the key `offset` places after its own, 0 where there is no such key.
+
+    O(M) time and memory.
+    """
+    keys = view.own_keys() + offset
+    return torch.cat([_along(view, top, keys[top : top + _BLOCK]) for top in range(0, len(keys), _BLOCK)], dim=-1)
+
+
+def _along(view: WeightView, top: int, keys: Tensor) -> Tensor:
+    """[B, H, len(keys)]: of each row from `top` on the weight on one key."""
+    inside = (keys >= 0) & (keys < view.shape[3])
+    wanted = keys[inside] if inside.any() else keys.new_zeros(1)
+    left, right = int(wanted.min()), int(wanted.max()) + 1
+    block = view.tile(slice(top, top + len(keys)), slice(left, right))
+    place = (keys - left).clamp(0, right - left - 1).to(block.device)
+    found = block.gather(-1, place.expand(*block.shape[:-1])[..., None])[..., 0]
+    return found * inside.to(block.device)
 
 
 def is_punctuation(token: Token) -> bool:

@@ -28,6 +28,8 @@ def value_norms(trace: Trace, model: nn.Module, layer: int) -> Tensor:
     record = trace.record(layer)
     if record.value is None:
         raise UsageError('value norms need the values: record with keep="qkv"')
+    if record.numbers is not None:
+        raise UsageError("value norms need every head of a layer: record without heads=")
     value = record.value[trace.batch, :, trace.axis(record, 1).valid].float()
     value = value.repeat_interleave(record.heads // value.shape[0], dim=0)
     size = value.shape[-1]

@@ -30,7 +30,10 @@ _BAND = 256
 
 @dataclass(frozen=True)
 class Role:
-    """A score, the side of the threshold that counts, and where threshold and score come from."""
+    """A score, the side of the threshold that counts, and where threshold and score come from.
+
+    The name may hold other columns of the score's table in braces.
+    """
 
     name: str
     column: str
@@ -48,6 +51,7 @@ ROLES = (
     Role("broad", "entropy_normalised", 0.9, True, "entropy above 0.9 of its maximum"),
     Role("collapsed", "entropy_normalised", 0.1, False, "entropy below 0.1 of its maximum"),
     Role("local", "distance", 5.0, False, "expected distance below 5 tokens"),
+    Role("offset {offset:+d}", "positional", 0.9, True, "Voita et al. 2019: largest weight there in 90 % of rows"),
     Role("induction", "prefix_matching", 0.5, True, "Olsson et al. 2022: prefix matching on repeated random tokens"),
     Role("duplicate token", "duplicate", 0.5, True, "Wang et al. 2022: weight on earlier copies of the same token"),
 )
@@ -55,9 +59,10 @@ ROLES = (
 
 
 def roles(scores: pd.DataFrame) -> pd.DataFrame:
-    """One row per head and role whose threshold it passes, from `heads_table`, `prefix_matching` or both merged.
+    """One row per head and role whose threshold it passes, from `heads_table`, `positional` and `prefix_matching`.
 
-    Columns layer, head, role, score, threshold, source; strongest first within a role.
+    Tables are merged by layer and head beforehand; a role without its column is left out. Columns layer, head, role,
+    score, threshold, source; roles by name, the most pronounced head first.
     """
     import pandas as pd
 
@@ -65,54 +70,57 @@ def roles(scores: pd.DataFrame) -> pd.DataFrame:
     for role in ROLES:
         if role.column not in scores:
             continue
-        passed = scores[role.column] > role.threshold if role.above else scores[role.column] < role.threshold
-        for row in scores[passed].to_dict("records"):
-            score, sign = row[role.column], ">" if role.above else "<"
-            place = {"layer": int(row["layer"]), "head": int(row["head"])}
+        passed = scores[scores[role.column] > role.threshold if role.above else scores[role.column] < role.threshold]
+        for row in passed.sort_values(role.column, ascending=not role.above, kind="stable").to_dict("records"):
             found.append(
                 {
-                    **place,
-                    "role": role.name,
-                    "score": score,
-                    "threshold": f"{sign} {role.threshold:g}",
+                    "layer": int(row["layer"]),
+                    "head": int(row["head"]),
+                    "role": role.name.format_map({str(column): value for column, value in row.items()}),
+                    "score": row[role.column],
+                    "threshold": f"{'>' if role.above else '<'} {role.threshold:g}",
                     "source": role.source,
                 }
             )
     table = pd.DataFrame(found, columns=["layer", "head", "role", "score", "threshold", "source"])
-    order = table.groupby("role", sort=False)["score"].rank(ascending=False, method="first")
-    return (
-        table.assign(order=order)
-        .sort_values(["role", "order"], kind="stable")
-        .drop(columns="order")
-        .reset_index(drop=True)
-    )
+    return table.sort_values("role", kind="stable", ignore_index=True)
 
 
 def positional(trace: Trace, reach: int = 4) -> pd.DataFrame:
-    """One row per head: the offset k in -reach to +reach with the most weight, and how often it is the row's largest.
+    """One row per head: the offset k in -reach to +reach with the most weight, that weight, and as `positional` how
+    often it is the row's largest.
 
     Voita et al. call a head positional when its largest weight falls on one offset at least 90 % of the time. Rows that
-    have no key at that offset are left out.
+    have no key at that offset, or see none, are left out; so are offsets that no row has. Raises UsageError for a text
+    of one token.
     """
     import pandas as pd
 
     rows = []
     for layer in trace.layers:
-        view = trace.view(layer)
-        queries, keys = view.shape[2:]
-        largest = torch.stack([trace[layer, head].statistics.largest_key for head in range(view.shape[1])])
-        offsets = [k for k in range(-reach, reach + 1) if k != 0]
-        place = torch.arange(queries)
-        for head in range(view.shape[1]):
-            scored = []
-            for k in offsets:
-                exists = (place + k >= 0) & (place + k < keys)
-                weight = diagonal(view, k)[0, head][exists].mean().item()
-                share = (largest[head] == place + k)[exists].double().mean().item()
-                scored.append((weight, k, share))
-            weight, k, share = max(scored)
-            rows.append({"layer": layer, "head": head, "offset": k, "weight": weight, "largest": share})
+        own, numbers = trace.view(layer).own_keys(), trace.record(layer).head_numbers
+        largest = torch.stack([trace[layer, head].statistics.largest_key for head in numbers])
+        scored = [found for k in range(-reach, reach + 1) if k and (found := _at_offset(trace, layer, own, largest, k))]
+        if not scored:
+            raise UsageError(f"offsets of up to {reach} need at least 2 tokens, this text has {len(own)}")
+        for index, head in enumerate(numbers):
+            weight, k, share = max((weights[index], k, shares[index]) for weights, k, shares in scored)
+            rows.append({"layer": layer, "head": head, "offset": k, "weight": weight, "positional": share})
     return pd.DataFrame(rows)
+
+
+def _at_offset(
+    trace: Trace, layer: int, own: Tensor, largest: Tensor, k: int
+) -> tuple[list[float], int, list[float]] | None:
+    """Every head's mean weight at one offset, the offset, and how often it is the largest; None without such a key."""
+    view = trace.view(layer)
+    exists = (own + k >= 0) & (own + k < view.shape[3])
+    counted = exists & (largest >= 0)
+    if not counted.any():
+        return None
+    weights = torch.where(counted, diagonal(view, k)[0], 0.0).sum(-1) / counted.sum(-1)
+    shares = ((largest == own + k) & counted).sum(-1) / counted.sum(-1)
+    return weights.tolist(), k, shares.tolist()
 
 
 def repeated_tokens(tokenizer: Any, length: int = 25, repeats: int = 4, seed: int = 0) -> list[int]:

@@ -91,22 +91,21 @@ def head_value(head: Head) -> Tensor | None:
     value = head.record.value
     if value is None:
         return None
-    group = head.head // (head.record.heads // value.shape[1])
-    return value[head.batch, group, head.col_axis.valid].float()
+    group = head.record.head_numbers.index(head.head) // (head.record.heads // value.shape[1])
+    return value[head.batch, group, head.col_axis.valid]
 
 
 def _measure(head: Head, pattern: Pattern | None, value: Tensor | None) -> dict[str, float]:
     rows, cols = head.shape
     key = torch.arange(cols)[None, :]
-    offset = cols - rows if cols > rows else 0
+    own = head.view.own_keys()
     mass, kept, seen, wrong, size, counted = 0.0, 0.0, 0.0, 0.0, 0.0, 0
     for start in range(0, rows, _BAND):
         band = slice(start, min(start + _BAND, rows))
         weights = head.weights(band)
         sparse = _linear(head, band, weights) if pattern is None else None
         if pattern is not None:
-            row = torch.arange(band.start, band.stop)[:, None] + offset
-            keeps = pattern.keeps(row, key, weights) & (weights > 0)
+            keeps = pattern.keeps(own[band, None], key, weights) & (weights > 0)
             sparse = weights * keeps
             mass += sparse.sum().item()
             kept += keeps.sum().item()
@@ -115,8 +114,9 @@ def _measure(head: Head, pattern: Pattern | None, value: Tensor | None) -> dict[
         seen += (weights > 0).sum().item()
         counted += int((weights > 0).any(1).sum())
         if value is not None and sparse is not None:
-            exact = weights @ value
-            wrong += (sparse @ value - exact).square().sum().item()
+            read = value.to(weights.dtype)
+            exact = weights @ read
+            wrong += (sparse @ read - exact).square().sum().item()
             size += exact.square().sum().item()
     return {
         "mass": mass / counted if pattern else 1.0,
@@ -130,7 +130,9 @@ def _linear(head: Head, band: slice, weights: Tensor) -> Tensor:
     assert isinstance(head.view, QueryKey)
     view = head.view.view
     scale = abs(view.scale) ** 0.5
-    query, key = (torch.nn.functional.elu(x[0, 0].float() * scale) + 1 for x in (view.query[:, :, band], view.key))
+    query, key = (
+        torch.nn.functional.elu(x[0, 0].to(weights.dtype) * scale) + 1 for x in (view.query[:, :, band], view.key)
+    )
     product = (query @ key.T) * (weights > 0)
     return product / product.sum(1, keepdim=True).clamp(min=1e-30)
 

@@ -1,6 +1,7 @@
 """A document as windows that fit the model, and a head's weights between the document's own words.
 
-Windows are whole sentences, as many as fit; a sentence longer than the window is cut and its rest is not scored.
+Windows are whole sentences, as many as fit, and may repeat sentences of the window before; a sentence longer than the
+window is cut and its rest is not read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..recording import inspect
+from ..recording.session import longest
 from ..tokens import Token, word_of
 from ..trace import Trace
 from ..views import WeightView
@@ -24,38 +26,71 @@ _BAND = 256
 
 
 @dataclass(frozen=True)
+class Part:
+    """Words of a document that are read together; the first `repeated` of them were read in the part before too."""
+
+    document: Document
+    repeated: int = 0
+
+
+@dataclass(frozen=True)
 class Window:
     """Part of a document and the trace of it. owners gives each token's word, -1 for special and other tokens."""
 
     document: Document
     trace: Trace
     owners: tuple[int, ...]
+    repeated: int = 0
 
     def pieces(self, word: int) -> list[int]:
         """The positions of a word's tokens."""
         return [index for index, owner in enumerate(self.owners) if owner == word]
 
 
-def windows(document: Document, model: Any, tokenizer: Any, size: int) -> Iterator[Window]:
-    """The windows of a document, each recorded; size is the number of tokens without special ones."""
-    for part in split(document, tokenizer, size):
-        trace = inspect((model, tokenizer), part.text)
-        yield Window(part, trace, owners(trace.tokens, part))
+def windows(document: Document, model: Any, tokenizer: Any, size: int, overlap: int = 0) -> Iterator[Window]:
+    """The windows of a document, each recorded; see `split`, with no more tokens than the model reads."""
+    for part in split(document, tokenizer, fitting(model, tokenizer, size), overlap):
+        yield recorded(part, model, tokenizer)
 
 
-def split(document: Document, tokenizer: Any, size: int) -> list[Document]:
-    """The document in parts of whole sentences with at most `size` tokens each; a longer sentence is cut to fit."""
+def recorded(part: Part, model: Any, tokenizer: Any) -> Window:
+    """A part with the trace of it."""
+    trace = inspect((model, tokenizer), part.document.text)
+    return Window(part.document, trace, owners(trace.tokens, part.document), part.repeated)
+
+
+def fitting(model: Any, tokenizer: Any, size: int) -> int:
+    """size, or what the model reads beside special tokens where that is less."""
+    limit = longest(model, tokenizer)
+    return size if limit is None else min(size, limit - tokenizer.num_special_tokens_to_add())
+
+
+def split(document: Document, tokenizer: Any, size: int, overlap: int = 0) -> list[Part]:
+    """The document in parts of whole sentences with at most `size` tokens each, special ones not counted.
+
+    Every part but the first begins with the last `overlap` sentences of the one before, or as many of them as leave
+    room for the next sentence. A sentence longer than `size` is cut to fit, and its rest is not read.
+    """
     if size < 2:
         raise UsageError(f"a window needs at least 2 tokens, got {size}")
-    parts: list[tuple[int, int]] = []
-    for start, stop in document.sentences:
-        if parts and _length(document, tokenizer, parts[-1][0], stop) <= size:
-            parts[-1] = (parts[-1][0], stop)
-        else:
-            while stop - start > 1 and _length(document, tokenizer, start, stop) > size:
-                stop -= 1
-            parts.append((start, stop))
-    return [document.part(start, stop) for start, stop in parts]
+    if overlap < 0:
+        raise UsageError(f"windows overlap by 0 or more sentences, got {overlap}")
+    starts, stops = zip(*document.sentences, strict=True)
+    parts: list[Part] = []
+    fresh = 0
+    while fresh < len(starts):
+        first = max(0, fresh - overlap)
+        while first < fresh and _length(document, tokenizer, starts[first], stops[fresh]) > size:
+            first += 1
+        after = fresh + 1
+        while after < len(starts) and _length(document, tokenizer, starts[first], stops[after]) <= size:
+            after += 1
+        start, stop = starts[first], stops[after - 1]
+        while stop - start > 1 and after == first + 1 and _length(document, tokenizer, start, stop) > size:
+            stop -= 1
+        parts.append(Part(document.part(start, stop), starts[fresh] - start))
+        fresh = after
+    return parts
 
 
 def _length(document: Document, tokenizer: Any, start: int, stop: int) -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import UsageError
 from . import output as out
-from .results import Json, Output, counted, tell
+from .results import Json, Output, counted, tell, write
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..analysis.coreference import Coreference
 
 Data = Annotated[Path, typer.Argument(help="A file, or a folder of files.")]
 NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
@@ -32,6 +37,7 @@ def coref(
         str, typer.Option(help="What a head may choose: other|preceding word|mention.")
     ] = "preceding mention",
     window: Annotated[int, typer.Option(help="Tokens read together, in whole sentences.")] = 126,
+    overlap: Annotated[int, typer.Option(help="Sentences that a window repeats from the one before.")] = 0,
     top: Annotated[int, typer.Option(min=1, help="Heads to print.")] = 10,
     random_weights: Annotated[bool, typer.Option(help="Score a copy with random weights beside it.")] = False,
     as_json: Json = False,
@@ -41,53 +47,86 @@ def coref(
     from ..analysis.antecedents import CANDIDATES
     from ..analysis.coreference import coreference
     from ..analysis.readers import read
+    from ..analysis.windows import randomised
     from ..charts import score_grid
+    from ..export import check_target
+    from ..export.data import records
     from ..models import load_model
 
     if candidates not in CANDIDATES:
         raise UsageError(f"--candidates must be one of {', '.join(CANDIDATES)}, got {candidates!r}")
+    if output is not None:
+        check_target(output, None)
     documents = read(data, format)
     network, tokenizer = load_model(model)
-    with counted(f"Reading {len(documents)} documents") as progress:
-        found = coreference(documents, network, tokenizer, window=window, progress=progress)
-    table = found.table(candidates)
-    if not as_json:
-        out.console().print(f"Share of {table['n'][0]} mentions whose antecedent is found, among any {candidates}:")
-    title = f"Antecedents found among any {candidates}"
-    tell(table, as_json=as_json, top=top, path=output, chart=lambda: score_grid(table, "accuracy", title))
-    if as_json:
-        return
-    tell(found.baselines(candidates), as_json=False, about="\nRules over the same candidates:")
-    if len(documents) > 1:
-        tell(found.best(candidates), as_json=False, about="\nThe best head of one half, on the other (95 % interval):")
-    best = table.iloc[0]
-    place = int(best["layer"]), int(best["head"])
-    tell(found.split(*place, candidates), as_json=False, about=f"\nLayer {place[0]} head {place[1]} in parts:")
-    if random_weights:
-        from ..analysis.windows import randomised
 
-        with counted("The same with random weights") as progress:
-            control = coreference(documents, randomised(network), tokenizer, window=window, progress=progress)
-        tell(control.table(candidates), as_json=False, top=3, about="\nBest heads of a copy with random weights:")
+    def scored(network: Any, what: str) -> Coreference:
+        with counted(what) as progress:
+            return coreference(documents, network, tokenizer, window=window, overlap=overlap, progress=progress)
+
+    found = scored(network, f"Reading {len(documents)} documents")
+    tables = _tables(found, candidates)
+    if random_weights:
+        control = _tables(scored(randomised(network), "The same with random weights"), candidates)
+        tables |= {f"{name}, random weights": control[name] for name in ("heads", "halves") if name in control}
+    if output is not None:
+        title = f"Antecedents found among any {candidates}"
+        write(tables["heads"], output, lambda: score_grid(tables["heads"], "accuracy", title))
+    if as_json:
+        about = {"model": model, "candidates": candidates, "reading": found.reading}
+        out.as_json(about | {name: records(table) for name, table in tables.items()})
+        return
+    out.console().print(f"{found.reading}.\nShare of them whose antecedent is found, among any {candidates}.")
+    for name, table in tables.items():
+        out.console().print(f"\n{TITLES[name]}:")
+        out.frame(table if name in ("rules", "parts") else table.head(top))
+
+
+TITLES = {
+    "heads": "Heads",
+    "rules": "Rules over the same candidates",
+    "halves": "The best head of one half, on the other (95 % interval over documents)",
+    "parts": "The best head in parts",
+    "heads, random weights": "Heads of a copy with random weights",
+    "halves, random weights": "The best head of one half, on the other, with random weights",
+}
+"""The tables of `attnviz coref`, by their names in its JSON."""
+
+
+def _tables(found: Coreference, candidates: str) -> dict[str, pd.DataFrame]:
+    heads = found.table(candidates)
+    layer, head = int(heads["layer"][0]), int(heads["head"][0])
+    tables = {"heads": heads, "rules": found.baselines(candidates)}
+    if found.queries["document"].nunique() > 1:
+        tables["halves"] = found.best(candidates)
+    return tables | {"parts": found.split(layer, head, candidates)}
 
 
 def deps(
     model: NetworkName,
     data: Data,
     minimum: Annotated[int, typer.Option(min=2, help="Leave out relations with fewer arcs.")] = 50,
+    relation: Annotated[
+        str | None, typer.Option(help='Every head on one relation, such as nsubj, or on "all".', show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 40,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
     """For every relation the head that finds it best, scored where it was not chosen, beside the best fixed offset."""
     from ..analysis.dependencies import dependencies
     from ..analysis.readers import read
+    from ..charts import score_grid
     from ..models import load_model
 
     documents = read(data, "conllu")
     network, tokenizer = load_model(model)
     with counted("Reading sentences") as progress:
         found = dependencies(documents, network, tokenizer, progress=progress)
-    tell(found.table(minimum), as_json=as_json, path=output)
+    heads = found.heads_on(relation or "all")
+    title = f"Arcs ({relation or 'all'}) found by every head, in its better direction"
+    chart = lambda: score_grid(heads.drop_duplicates(["layer", "head"]), "accuracy", title)  # noqa: E731
+    tell(found.table(minimum) if relation is None else heads, as_json=as_json, top=top, path=output, chart=chart)
 
 
 def align(
@@ -101,22 +140,21 @@ def align(
     output: Output = None,
 ) -> None:
     """Alignment error rate of every cross-attention head of an encoder-decoder model; head -1 is a layer's mean."""
-    import torch
-
-    from ..analysis.alignment import alignment, parse_links
+    from ..analysis.alignment import alignment, parse_links, read_pair
+    from ..charts import score_grid
     from ..models import load_model
-    from ..recording import record
-    from ..tokens import from_ids, words
 
     gold = parse_links(links)
     network, tokenizer = load_model(model)
     if not getattr(network.config, "is_encoder_decoder", False):
         raise UsageError(f"{model} has no cross attention: give an encoder-decoder model")
-    inputs = tokenizer(source, text_target=target, return_tensors="pt")
-    labels = inputs.pop("labels")
-    with torch.inference_mode(), record(network, tokenizer=tokenizer) as trace:
-        network(**inputs, labels=labels)
-    ours = words(from_ids(tokenizer, labels[0].tolist(), target), target, "whitespace")
-    theirs = words(from_ids(tokenizer, inputs["input_ids"][0].tolist(), source), source, "whitespace")
-    chosen = [[word for word in found if not word.special] for found in (ours, theirs)]
-    tell(alignment(trace.cross, gold, *chosen, moment=moment), as_json=as_json, top=top, path=output)
+    trace, *sides = read_pair(network, tokenizer, source, target)
+    table = alignment(trace, gold, *sides, moment=moment)
+    heads, title = table[table["head"] >= 0], f"Alignment error rate of every head, {moment}"
+    tell(
+        table,
+        as_json=as_json,
+        top=top,
+        path=output,
+        chart=lambda: score_grid(heads, "error rate", title, low_is_best=True),
+    )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .source import File, Head, Kind, Layer, Model, Text, trace_of, working
+from .source import File, Head, Kind, Layer, Model, Text, cut_of, trace_of, working
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +35,13 @@ def export(
     shared: Annotated[bool, typer.Option("--shared", help="One scale of colours for all thumbnails.")] = False,
     normalised: Annotated[bool, typer.Option("--normalised", help="Entropy divided by ln(visible keys).")] = False,
     words: Annotated[bool, typer.Option("--words", help="Words in place of tokens, for maps.")] = False,
+    cut: Annotated[
+        str | None,
+        typer.Option(
+            help='Words cut at punctuation or whitespace, or your own in order: "New York|is big".',
+            show_default="punctuation",
+        ),
+    ] = None,
     special: Annotated[str, typer.Option(help="Special tokens in maps: shown, hidden or renormalised.")] = "shown",
     format: Annotated[
         str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")
@@ -63,7 +70,7 @@ def export(
         "column": column,
         "shared": shared,
         "normalised": normalised,
-        "words": words,
+        "words": words if cut is None else cut_of(cut),
         "special": special,
     }
     check_options(view, **options)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import UsageError
 from .results import Json, Output, Top, counted, tell
-from .source import File, Head, Kind, Layer, Model, Text, trace_of
+from .source import File, Head, Kind, Layer, Model, Text, text_of, trace_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..trace import Trace
 
 Token = Annotated[int, typer.Option(help="Position of the token; -1 is the last.")]
 
@@ -27,20 +33,53 @@ def heads(
     text: Text = None,
     file: File = None,
     kind: Kind = None,
+    layer: Layer = None,
+    head: Head = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Every line is a text: means over texts, and standard errors.")
+    ] = False,
     sort: Annotated[str, typer.Option(help="Column to sort by, largest first.")] = "entropy",
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """The table of heads, by any column: entropy, distance, weight on previous, first, special tokens ..."""
+    """The table of heads, by any column: entropy, distance, weight on previous, first, special tokens ...
+
+    With --layer and --head row by row: the same columns for every token that the head looks from.
+    """
+    from ..analysis.heads import head_rows
     from ..charts import score_grid
 
-    table = trace_of(model, text, file, kind).heads()
+    if layer is not None or head is not None:
+        if layer is None or head is None or lines:
+            raise UsageError("row by row takes --layer and --head, and one text")
+        tell(head_rows(trace_of(model, text, file, kind), layer, head), as_json=as_json, path=output)
+        return
+    table = over_lines(model, text_of(text, file), kind) if lines else trace_of(model, text, file, kind).heads()
     if sort not in table or sort in ("layer", "head"):
         names = ", ".join(str(name) for name in table if name not in ("layer", "head"))
         raise UsageError(f"--sort must be one of {names}, got {sort!r}")
     table = table.sort_values(sort, ascending=False, kind="stable", ignore_index=True)
     tell(table, as_json=as_json, top=top, path=output, chart=lambda: score_grid(table, sort, f"Every head's {sort}"))
+
+
+def over_lines(model: str, text: str, kind: str | None) -> pd.DataFrame:
+    """The table of heads over the lines of a text, each read by itself."""
+    from ..analysis.heads import heads_of_texts
+    from ..models import load_model
+    from ..recording import inspect
+
+    texts = [line for line in text.splitlines() if line.strip()]
+    loaded = load_model(model)
+    with counted("Reading texts") as progress:
+
+        def traces() -> Iterator[Trace]:
+            for done, line in enumerate(texts, 1):
+                found = inspect(loaded, line)
+                yield found if kind is None else found.only(kind)
+                progress(done, len(texts))
+
+        return heads_of_texts(traces())
 
 
 def roles(
@@ -55,10 +94,13 @@ def roles(
     output: Output = None,
 ) -> None:
     """Heads that do something recognisable, with score, threshold and source; a score is no proof of use."""
-    from ..analysis.roles import prefix_matching
+    from ..analysis.roles import positional, prefix_matching
     from ..analysis.roles import roles as roles_of
 
-    scores = trace_of(model, text, file, None).heads()
+    trace = trace_of(model, text, file, None)
+    scores = trace.heads()
+    if len(trace.tokens) > 1:
+        scores = scores.merge(positional(trace), on=["layer", "head"])
     if repeated:
         from ..models import load_model
 

@@ -18,7 +18,10 @@ Json = Annotated[bool, typer.Option("--json", help="The whole table as JSON, for
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", help="Write the figure (svg, png, pdf, html) or table (csv, json).", show_default=False
+        "--output",
+        "-o",
+        help="Write the figure (svg, png, pdf, html) or table (csv, json, parquet).",
+        show_default=False,
     ),
 ]
 Top = Annotated[int, typer.Option(min=1, help="Rows to print.")]
@@ -35,10 +38,10 @@ def tell(
 ) -> None:
     """Print a table (its first `top` rows) under a line about it, or all of it as JSON; write the figure if asked.
 
-    A csv or json file holds the table, other formats the chart.
+    A csv, json or parquet file holds the table, other formats the chart.
     """
     if path is not None:
-        _write(table, path, chart)
+        write(table, path, chart)
     if as_json:
         from ..export.data import records
 
@@ -51,11 +54,12 @@ def tell(
         output.console().print(f"... {len(table) - top} more; --top or --json shows them")
 
 
-def _write(table: pd.DataFrame, path: Path, chart: Callable[[], Any] | None) -> None:
+def write(table: pd.DataFrame, path: Path, chart: Callable[[], Any] | None) -> None:
+    """Write the table as csv, json or parquet, or its chart in any other format."""
     from ..export import check_target, export
 
     kind = check_target(path, None)
-    export(table if chart is None or kind in ("csv", "json") else chart(), path)
+    export(table if chart is None or kind in ("csv", "json", "parquet") else chart(), path)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from ..tokens import Cut
     from ..trace import Trace
 
 Model = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file, hub id, or a trace file (.attn).")]
@@ -76,6 +77,13 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} is not UTF-8 text: save it as UTF-8") from error
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): name a text file") from error
+
+
+def cut_of(text: str) -> Cut:
+    """Where words end, as an option says it: the name of a rule, or the words themselves with | between them."""
+    from ..tokens import WORD_RULES
+
+    return text if text in WORD_RULES else [word.strip() for word in text.split("|")]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import charts
 from ..errors import UsageError
+from ..tokens import Cut
 from ..trace import Head, Trace
 from ..variants import by_words, share_kept, without_special
 from ..viewer import map_page
@@ -95,14 +96,14 @@ def figure(
     column: str | None = None,
     shared: bool = False,
     normalised: bool = False,
-    words: bool = False,
+    words: bool | Cut = False,
     special: str = "shown",
 ) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
     `entropy` shows all heads, or the queries of one head where layer and head are given. column is what `heads` is
     coloured by; shared gives all `thumbnails` one scale of colours; normalised divides `entropy` by the most there
-    could be; words and special (see `SPECIAL`) are for maps.
+    could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps.
     """
     check_view(view)
     check_options(view, column=column, shared=shared, normalised=normalised, words=words, special=special)
@@ -119,10 +120,10 @@ def figure(
     return Figure(view, _as_wanted(trace[layer, head or 0], words, special), options)
 
 
-def _as_wanted(head: Head, words: bool, special: str) -> Head:
+def _as_wanted(head: Head, words: bool | Cut, special: str) -> Head:
     """The head word by word, or without special tokens."""
     if words:
-        head = by_words(head)
+        head = by_words(head, "punctuation" if words is True else words)
     if special == "shown":
         return head
     return without_special(head, share_kept(head) if special == "renormalised" else None)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from attnviz.analysis.antecedents import CANDIDATES, agree, candidates, offset_a
 from attnviz.analysis.coreference import Coreference, bootstrap, coreference, score_window
 from attnviz.analysis.documents import Document, Mention, document
 from attnviz.analysis.readers import read
-from attnviz.analysis.windows import Window, owners, split, word_rows
+from attnviz.analysis.windows import Window, fitting, owners, split, word_rows
 from attnviz.errors import DataError, UsageError
 from attnviz.tokens import Token
 from attnviz.views import Dense
@@ -139,10 +141,57 @@ def test_windows_are_whole_sentences_and_long_sentences_are_cut():
     text = document(["aa", "bb", ".", "cc", ".", "dddd", "ee", "."])
     assert text.sentences == ((0, 3), (3, 5), (5, 8))
     parts = split(text, Letters(), 8)
-    assert [part.words for part in parts] == [("aa", "bb", ".", "cc", "."), ("dddd", "ee", ".")]
-    assert [part.words for part in split(text, Letters(), 5)][-1] == ("dddd",)
+    assert [part.document.words for part in parts] == [("aa", "bb", ".", "cc", "."), ("dddd", "ee", ".")]
+    assert [part.document.words for part in split(text, Letters(), 5)][-1] == ("dddd",)
+    assert [part.repeated for part in parts] == [0, 0]
     with pytest.raises(UsageError, match="at least 2 tokens, got 1"):
         split(text, Letters(), 1)
+
+
+def test_windows_repeat_sentences_as_far_as_they_fit():
+    text = document(["aa", ".", "bb", ".", "cc", ".", "dddd", "."])
+    parts = split(text, Letters(), 6, overlap=1)
+    # "dddd ." leaves no room for "cc ." before it
+    found = [(part.document.text, part.repeated) for part in parts]
+    assert found == [("aa . bb .", 0), ("bb . cc .", 2), ("dddd .", 0)]
+    assert [part.document.text for part in split(text, Letters(), 9, overlap=2)] == ["aa . bb . cc .", "cc . dddd ."]
+    with pytest.raises(UsageError, match="windows overlap by 0 or more sentences, got -1"):
+        split(text, Letters(), 6, overlap=-1)
+
+
+def test_a_mention_in_the_overlap_is_asked_once():
+    (whole,) = score_window(window(rows_to(0)))
+    assert whole.query["distance"] == 6
+    assert list(score_window(replace(window(rows_to(0)), repeated=7))) == []
+
+
+def test_overlap_finds_antecedents_across_windows(minilm):
+    model, tokenizer = minilm
+    words = ["Ann", "slept", "late", ".", "She", "woke", "up", ".", "Bo", "saw", "her", "."]
+    text = document(words, {"ann": [(0, 1), (4, 5), (10, 11)]})
+    apart = coreference([text, text], model, tokenizer, window=8)
+    joined = coreference([text, text], model, tokenizer, window=8, overlap=1)
+    assert (len(apart.queries), len(joined.queries)) == (2, 4)
+    assert joined.queries["distance"].tolist() == [4, 6, 4, 6]
+    assert apart.reading == (
+        "2 documents in 4 windows of whole sentences, up to 8 tokens each, 0 sentences of overlap;"
+        " 2 of 4 mentions with an antecedent have one in view"
+    )
+    assert "2 documents in 4 windows" in joined.reading
+    longer = document(["Ann", "saw", "Ann", "go", "home", "."], {"ann": [(0, 1), (2, 3)]})
+    reading = coreference([longer], model, tokenizer, window=4).reading
+    assert reading.endswith("2 words of longer sentences were not read")
+
+
+def test_windows_are_no_longer_than_the_model_reads(tmp_path):
+    from tiny_models import save_bert
+
+    from attnviz.models import load_model
+
+    model, tokenizer = load_model(save_bert(tmp_path / "bert"))
+    assert fitting(model, tokenizer, 126) == 30
+    text = document(["the", "cat", "sat", "."] * 10, {"cat": [(1, 2), (5, 6), (37, 38)]})
+    assert "windows of whole sentences, up to 30 tokens each" in coreference([text], model, tokenizer).reading
 
 
 def result(hits, documents):
@@ -189,6 +238,8 @@ def test_nothing_to_score(minilm):
     model, tokenizer = minilm
     with pytest.raises(DataError, match="no mention has an antecedent in its window"):
         coreference([alone], model, tokenizer, window=2)
+    with pytest.raises(DataError, match="no mention is marked in these documents: coreference needs clusters"):
+        coreference([document(["Ann", "slept", "."])], model, tokenizer)
 
 
 def test_ontogum_agrees_with_figures_computed_independently(minilm):

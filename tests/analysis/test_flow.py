@@ -4,6 +4,7 @@ from traces import make_trace, trace_of
 
 from attnviz.analysis.flow import FLOW_LIMIT, flow, reach, received, rollout
 from attnviz.errors import BudgetError, UsageError
+from attnviz.recording import record
 
 
 def dense_rollout(trace, residual=0.5):
@@ -32,6 +33,27 @@ def test_rollout_equals_the_dense_product(causal, residual):
     assert torch.allclose(rollout(trace, 20, residual=residual).scores.double(), dense[20], atol=1e-6)
     assert torch.allclose(reach(trace, 3, residual=residual).scores.double(), dense[:, 3], atol=1e-6)
     assert rollout(trace, -1).scores.sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_rollout_of_a_real_model_equals_the_product_of_its_own_weights(smollm2):
+    model, tokenizer = smollm2
+    ids = tokenizer("The keeper wrote down the weather and read it to her. " * 30, return_tensors="pt").input_ids
+    before = model.config._attn_implementation
+    with torch.inference_mode():
+        with record(model, tokenizer=tokenizer) as trace:
+            model(input_ids=ids[:, :256])
+        model.set_attn_implementation("eager")
+        try:
+            layers = model(input_ids=ids[:, :256], output_attentions=True).attentions
+        finally:
+            model.set_attn_implementation(before)
+    one = torch.eye(256, dtype=torch.float64)
+    total = one
+    for weights in layers:
+        total = (one + weights[0].double().mean(0)) / 2 @ total
+    for token in (255, 100):
+        assert (rollout(trace, token).scores - total[token]).abs().max() < 1e-5
+    assert (reach(trace, 3).scores - total[:, 3]).abs().max() < 1e-5
 
 
 def test_mass_on_a_sink_is_shared_out():

@@ -1,11 +1,20 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from traces import make_trace, trace_of
 
-from attnviz.analysis.heads import diagonal, heads_of_texts, heads_table, is_punctuation, layer_statistics
+from attnviz.analysis.heads import (
+    diagonal,
+    head_rows,
+    heads_of_texts,
+    heads_table,
+    is_punctuation,
+    layer_statistics,
+)
 from attnviz.analysis.links import strongest_links
+from attnviz.composed import Stacked
 from attnviz.errors import UsageError
 from attnviz.tokens import Token, TokenAxis
 from attnviz.views import Dense
@@ -59,6 +68,47 @@ def test_diagonal_equals_the_dense_one(count, offset):
     assert torch.equal(found, wanted)
 
 
+def decoded(rows=70, keys=135):
+    """The last rows of a causal map, as decoding behind a cache leaves them; and all of the map."""
+    whole = make_trace([str(i) for i in range(keys)], layers=1, heads=2, causal=True).record(0).view
+    return whole.crop(slice(keys - rows, keys), slice(0, keys)), whole.tile(slice(None), slice(None))
+
+
+@pytest.mark.parametrize("offset", [-134, -66, -1, 0, 1, 66])
+def test_diagonal_of_rows_behind_a_cache(offset):
+    view, whole = decoded()
+    wanted = torch.zeros(1, 2, 70)
+    for row in range(70):
+        if 0 <= 65 + row + offset < 135:
+            wanted[..., row] = whole[..., 65 + row, 65 + row + offset]
+    parts = Stacked((view.crop(slice(0, 3), slice(0, 68)), view.crop(slice(3, 70), slice(2, 135))), (0, 2), 135)
+    assert torch.allclose(diagonal(view, offset), wanted, atol=1e-6)
+    assert torch.allclose(diagonal(Dense(whole[..., 65:, :], offset=65), offset), wanted, atol=1e-6)
+    if offset > -66:
+        assert torch.allclose(diagonal(parts, offset), wanted, atol=1e-6)
+
+
+def test_next_token_of_rows_behind_a_cache():
+    # the queries stand at positions 1 and 2: the first gives a quarter to the token after it, the second has none
+    weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]]]])
+    trace = trace_of([[[[0.0] * 3] * 2]], ["a", "b", "c"])
+    trace.records = [replace(trace.records[0], view=Dense(weights, offset=1), row_start=1)]
+    rows = head_rows(trace, 0, 0)
+    assert rows["token"].tolist() == ["b", "c"]
+    assert rows["next"].tolist() == [0.25, 0.0]
+    assert rows["own"].tolist() == [0.25, 0.5]
+    assert rows["previous"].tolist() == [0.5, pytest.approx(0.3)]
+
+
+def test_rows_have_the_means_of_the_table():
+    trace = make_trace(["a", ",", "b", "."], causal=True)
+    table = heads_table(trace).set_index(["layer", "head"])
+    rows = head_rows(trace, 1, 2)
+    assert rows["position"].tolist() == [0, 1, 2, 3]
+    for name in table:
+        assert rows[name].mean() == pytest.approx(table.loc[(1, 2), name]), name
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_columns_agree_with_the_dense_map(causal):
     trace = make_trace(["a", ",", "b", "c", "."] * 3, layers=1, heads=2, causal=causal)
@@ -81,7 +131,7 @@ def test_entropy_does_not_change_when_keys_are_permuted():
 
 def test_several_texts_give_standard_errors():
     traces = [make_trace(seed=seed) for seed in range(4)]
-    pooled = heads_of_texts(traces)
+    pooled = heads_of_texts(iter(traces))
     single = [heads_table(trace)["entropy"][0] for trace in traces]
     assert pooled["entropy"][0] == pytest.approx(sum(single) / 4)
     mean = sum(single) / 4

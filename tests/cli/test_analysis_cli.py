@@ -37,12 +37,47 @@ def test_heads_are_sorted_by_the_column_asked_for(attnviz, minilm, tmp_path):
     assert len((tmp_path / "h.csv").read_text().splitlines()) == 73
 
 
+def test_heads_row_by_row(attnviz, minilm):
+    trace = inspect(minilm, TEXT)
+    found = records(attnviz("heads", "minilm", TEXT, "--layer", 2, "--head", 4, "--json"))
+    assert [row["token"] for row in found] == [token.label for token in trace.tokens]
+    assert [row["entropy"] for row in found] == pytest.approx(trace[2, 4].entropy.tolist(), abs=1e-6)
+    told = attnviz("heads", "minilm", TEXT, "--layer", 2, code=2).err
+    assert told == "error: row by row takes --layer and --head, and one text\n"
+
+
+def test_heads_over_lines_have_standard_errors(attnviz, minilm, tmp_path):
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\n\nShe walked home.\n")
+    found = records(attnviz("heads", "minilm", "--file", tmp_path / "texts.txt", "--lines", "--json"))
+    first = next(row for row in found if (row["layer"], row["head"]) == (3, 7))
+    one, two = (inspect(minilm, text).heads().set_index(["layer", "head"]) for text in (TEXT, "She walked home."))
+    values = [table.loc[(3, 7), "entropy"] for table in (one, two)]
+    assert first["entropy"] == pytest.approx(sum(values) / 2)
+    assert first["entropy_error"] == pytest.approx(abs(values[0] - values[1]) / 2)
+    assert "at least 2 texts, got 1" in attnviz("heads", "minilm", TEXT, "--lines", code=2).err
+
+
+def test_words_of_your_own_in_a_map(attnviz, minilm, tmp_path):
+    attnviz(
+        "export", "minilm", TEXT, "--layer", 2, "--head", 4, "--cut", "The bank|of the river", "-o", tmp_path / "w.json"
+    )
+    document = json.loads((tmp_path / "w.json").read_text())
+    assert [token["text"] for token in document["keys"]] == [
+        "[CLS]", "The bank", "of the river", "was", "muddy", ".", "[SEP]",
+    ]  # fmt: skip
+    wanted = inspect(minilm, TEXT)[2, 4].word_weights(["The bank", "of the river"])
+    assert document["weights"][1] == pytest.approx(wanted[1].tolist(), abs=1e-6)
+    told = attnviz("export", "minilm", TEXT, "--cut", "bank|The", "-o", tmp_path / "x.json", code=2).err
+    assert told == "error: the word 'The' is not in the text from character 8 on: give words in order\n"
+
+
 def test_roles_show_score_threshold_and_source(attnviz):
     found = records(attnviz("roles", "minilm", TEXT, "--json"))
     previous = [row for row in found if row["role"] == "previous token"]
     assert [(row["layer"], row["head"]) for row in previous] == [(0, 2)]
     assert previous[0]["threshold"] == "> 0.5"
     assert "Clark et al. 2019" in previous[0]["source"]
+    assert "Voita et al. 2019" in next(row["source"] for row in found if row["role"] == "offset -1")
 
 
 def test_rollout_prints_the_scores_of_the_library(attnviz, minilm):
@@ -84,11 +119,21 @@ def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
     lines = ["[Ann]1 met [Bo]2 and [she]1 smiled .", "[The king]1 slept . [He]1 snored , [the king]1 did ."]
     (tmp_path / "texts.txt").write_text("\n".join(lines))
     told = attnviz("coref", "minilm", tmp_path / "texts.txt").out
-    assert "Share of 3 mentions whose antecedent is found, among any preceding mention:" in told
+    assert "3 of 3 mentions with an antecedent have one in view" in told
+    assert "Share of them whose antecedent is found, among any preceding mention." in told
     assert "same head word else nearest" in told
     assert "The best head of one half" in told
-    found = records(attnviz("coref", "minilm", tmp_path / "texts.txt", "--json"))
-    assert len(found) == 72
+    options = ("--candidates", "other word", "--overlap", 1, "--random-weights", "-o", tmp_path / "c.csv")
+    found = records(attnviz("coref", "minilm", tmp_path / "texts.txt", "--json", *options))
+    assert len(found["heads"]) == len(found["heads, random weights"]) == 72
+    assert found["heads"] != found["heads, random weights"]
+    assert {row["rule"] for row in found["rules"]} >= {"chance", "nearest", "first", "same head word"}
+    assert len(found["halves"]) == 2
+    assert found["candidates"] == "other word"
+    assert "1 sentences of overlap" in found["reading"]
+    assert len((tmp_path / "c.csv").read_text().splitlines()) == 73
+    told = attnviz("coref", "minilm", tmp_path / "texts.txt", "-o", tmp_path / "c.xyz", code=2).err
+    assert told.startswith("error: format must be one of")
 
 
 def test_deps_needs_conllu(attnviz, tmp_path):
@@ -100,6 +145,13 @@ def test_deps_needs_conllu(attnviz, tmp_path):
     found = records(attnviz("deps", "minilm", tmp_path / "a.conllu", "--minimum", 2, "--json"))
     assert {row["relation"] for row in found} == {"all", "nsubj", "obj"}
     assert {row["n"] for row in found} == {6, 12}
+    subjects = ("deps", "minilm", tmp_path / "a.conllu", "--relation", "nsubj")
+    heads = records(attnviz(*subjects, "--json", "-o", tmp_path / "deps.svg"))
+    assert len(heads) == 144
+    assert {row["direction"] for row in heads} == {"to head", "to dependent"}
+    assert "Arcs (nsubj) found by every head" in (tmp_path / "deps.svg").read_text()
+    told = attnviz("deps", "minilm", tmp_path / "a.conllu", "--relation", "dobj", code=2).err
+    assert told == "error: no arc has the relation 'dobj': there are all, nsubj, obj\n"
 
 
 @pytest.mark.parametrize(
