@@ -17,16 +17,22 @@ from rich.table import Table
 
 Run = Callable[[], object]
 
+SETTLE = 0.03
+"""Seconds of rest before each sample: torch's idle threads spin for some 15 ms and would be charged to the next run."""
+
 
 def medians(runs: dict[str, Run], repeats: int, device: torch.device) -> dict[str, float]:
     """Median seconds of each run; the runs take turns, so that a busy moment of the machine hits all alike.
 
-    Short runs are repeated within a sample until it lasts a hundredth of a second.
+    Short runs are repeated within a sample until it lasts a hundredth of a second, after one that is not timed.
     """
     counts = {name: max(1, round(0.01 / max(_seconds(run, 1, device), 1e-6))) for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
+            time.sleep(SETTLE)
+            if counts[name] > 1:
+                run()
             samples[name].append(_seconds(run, counts[name], device))
     return {name: statistics.median(taken) for name, taken in samples.items()}
 

@@ -67,24 +67,31 @@ void put_statistics(const Call& call, const Forward& out, Piece& p) {
         out.largest_key[row_index(call, p.queries, l)] = s.top[l] == -INFINITY ? -1 : static_cast<int64_t>(s.best[l]);
 }
 
+// The row of plan.bands, 0 at first, for the blocks that lane l falls into: no other tile writes it.
+float* band_of(const Call& call, const Forward& out, const Plan& plan, const Queries& q, int64_t l, int64_t row_tile) {
+    const int64_t block = block_of(q.row[l], Edges{call.M, out.R}), all = plan.row_tiles + out.R;
+    return plan.bands + ((q.batch * call.H + q.head[l]) * all + row_tile + block) * out.C;
+}
+
 // Sums of each block of the map over the rows of this tile, into the tile's own rows of plan.bands.
 void put_blocks(const Call& call, const Forward& out, const Plan& plan, Piece& p, int64_t row_tile) {
     const Queries& q = p.queries;
-    const Edges rows{call.M, out.R}, columns{call.N, out.C};
+    const Edges columns{call.N, out.C};
     const int64_t begin = block_of(q.key_begin, columns), end = block_of(q.key_end - 1, columns) + 1;
     for (int64_t c = begin; c < end; ++c)
         for (int l = 0; l < q.vectors * W; l += W) {
             float* sum = p.blocks.sum + c * L + l;
             store(sum, mul(load(sum), weight_of(p, l, load(p.blocks.top + c * L + l))));
         }
-    for (int64_t l = 0, last; l < q.count; l = last) {
-        const int64_t block = block_of(q.row[l], rows), row_end = begin_of(block + 1, rows);
-        for (last = l; last < q.count && q.head[last] == q.head[l] && q.row[last] < row_end; ++last) {
+    // blocks of a row side by side, so that rows are added up as vectors
+    float* turned = p.buffers.extra;
+    for (int64_t c = begin; c < end; c += T) {
+        const int64_t size = end - c < T ? end - c : T;
+        transpose(p.blocks.sum + c * L, L, size, q.vectors * W, turned, T);
+        for (int64_t l = 0; l < q.count; ++l) {
+            float* band = band_of(call, out, plan, q, l, row_tile) + c;
+            for (int64_t i = 0; i < size; ++i) band[i] += turned[l * T + i];
         }
-        float* band = plan.bands + ((q.batch * call.H + q.head[l]) * (plan.row_tiles + out.R) + row_tile + block) * out.C;
-        fill(band, out.C, 0);
-        for (int64_t c = begin; c < end; ++c)
-            for (int64_t i = l; i < last; ++i) band[c] += p.blocks.sum[c * L + i];
     }
 }
 
