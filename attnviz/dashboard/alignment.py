@@ -190,7 +190,7 @@ def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: s
         st.dataframe(means.round(3), hide_index=True)
 
 
-def select_cross(place: Mapping[str, Any]) -> None:
+def select_cross(place: Mapping[str, Any] | pd.Series[Any]) -> None:
     """Look at a head of cross-attention."""
     st.session_state["kind"] = "cross"
     select_head(place)

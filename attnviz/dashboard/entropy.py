@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -12,7 +12,7 @@ from ..analysis.heads import normalised_entropy
 from ..trace import Head
 from . import exports, figures
 from .controls import position, switch
-from .selection import select_head, select_token
+from .selection import row_of, select_head, select_token
 from .sidebar import Look, heads_table
 from .strip import strip
 
@@ -72,9 +72,9 @@ def _extremes(table: pd.DataFrame) -> None:
 
 def _listed(table: pd.DataFrame, key: str) -> None:
     def picked() -> None:
-        rows: Any = st.session_state[key].selection.rows
-        if rows:
-            select_head(table.iloc[rows[0]])
+        row = row_of(key, len(table))
+        if row is not None:
+            select_head(table.iloc[row])
 
     columns = {
         "entropy": st.column_config.NumberColumn("entropy (nats)", format="%.2f"),

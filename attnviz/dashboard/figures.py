@@ -43,11 +43,18 @@ def heading(title: str | dict[str, str]) -> str:
 
 
 def clickable(chart: Any, key: str, pick: Callable[[dict[str, Any]], None], fields: tuple[str, ...]) -> None:
-    """Draw a chart whose marks can be clicked; `pick` gets the fields of one before the page runs again."""
+    """Draw a chart whose marks can be clicked; `pick` gets the fields of one before the page runs again.
+
+    After that it is a new chart to the browser, which would keep silent about a mark that it remembers as chosen, even
+    where something else was chosen in another way since.
+    """
+    turn = f"{key}_turn"
+    key = f"{key}{st.session_state.setdefault(turn, 0)}"
 
     def picked() -> None:
         points = st.session_state[key].selection["pick"]
         if points:
+            st.session_state[turn] += 1
             pick(points[0])
 
     parameter = alt.selection_point(name="pick", fields=list(fields), on="click", empty=False)

@@ -14,7 +14,7 @@ from . import exports, figures, runs
 from .controls import choose, switch
 from .jobs import READING, Job
 from .network import computed, network
-from .selection import select_head
+from .selection import row_of, select_head
 from .sidebar import Look, heads_table
 from .statistics import PROBED, STATISTICS, title
 from .waiting import obtain
@@ -112,9 +112,9 @@ def _table(_: Look, table: pd.DataFrame, column: str) -> None:
     ordered = table.sort_values(column, ascending=False)[[*PLACE, column, *table.columns.drop([*PLACE, column])]]
 
     def picked() -> None:
-        rows = st.session_state["table"].selection.rows
-        if rows:
-            select_head(ordered.iloc[rows[0]])
+        row = row_of("table", len(ordered))
+        if row is not None:
+            select_head(ordered.iloc[row])
 
     numbers = {name: st.column_config.NumberColumn(title(name), format="%.3f") for name in ordered.columns[2:]}
     st.dataframe(

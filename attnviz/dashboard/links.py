@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -10,8 +11,11 @@ from .. import charts
 from . import figures, frames, lines
 from .controls import switch
 from .results import Result, offer
-from .selection import select_token
+from .selection import row_of, select_token
 from .sidebar import Look
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STRONGEST, HEAD_VIEW, MODEL_VIEW = "Strongest links", "Head view", "Model view"
 MOST = 200
@@ -39,14 +43,14 @@ def _strongest(look: Look) -> None:
         figures.show(chart(theme=figures.theme()))
         offer(Result("links", chart, table, python(look, count), command(look)))
     with right:
-        _table(look, table)
+        _table(table)
 
 
-def _table(look: Look, table: object) -> None:
+def _table(table: pd.DataFrame) -> None:
     def picked() -> None:
-        rows = st.session_state["strongest"].selection.rows
-        if rows:
-            select_token(int(look.head.links(rows[0] + 1)["row"].iloc[-1]))
+        row = row_of("strongest", len(table))
+        if row is not None:
+            select_token(int(table["row"].iloc[row]))
 
     bar = st.column_config.ProgressColumn("weight", format="%.4f", min_value=0.0, max_value=1.0)
     st.dataframe(

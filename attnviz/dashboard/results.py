@@ -11,7 +11,7 @@ import streamlit as st
 
 from ..export import FORMATS, render
 from .exports import MIME, STYLES
-from .selection import select_head
+from .selection import row_of, select_head
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +59,9 @@ def listed(table: pd.DataFrame, key: str, pick: Callable[[Any], None] = select_h
     """A table of heads; `pick` gets the row that is chosen, by default to look at its head."""
 
     def picked() -> None:
-        rows = st.session_state[key].selection.rows
-        if rows:
-            pick(table.iloc[rows[0]])
+        row = row_of(key, len(table))
+        if row is not None:
+            pick(table.iloc[row])
 
     st.dataframe(
         table.round(4),
