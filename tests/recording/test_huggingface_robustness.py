@@ -103,6 +103,20 @@ def test_an_exception_in_the_middle_of_a_forward_pass_leaves_no_trace(llama, err
 
 
 @torch.no_grad()
+def test_a_model_whose_weights_are_brought_in_layer_by_layer(llama):
+    from accelerate import cpu_offload
+
+    want, expected = map_of(llama), llama(**inputs("llama"))[0]
+    offloaded = cpu_offload(llama)
+    assert {parameter.device.type for parameter in offloaded.parameters()} == {"meta"}
+    with attnviz.record(offloaded) as trace:
+        found = offloaded(**inputs("llama"))[0]
+    assert (whole(trace, 2) - want).abs().max() < 1e-6
+    assert (found - expected).abs().max() < 1e-5
+    assert "attnviz" not in offloaded.config._attn_implementation
+
+
+@torch.no_grad()
 def test_a_compiled_model(llama):
     compiled = torch.compile(llama, backend="eager")
     compiled(**inputs("llama"))
