@@ -1,6 +1,7 @@
 """Gradient x attention of SmolLM2 at 512 tokens: attnviz against the model's own eager attention, time and memory.
 
-Each side runs in a process of its own, alternating; medians of the ratios, and peak resident memory above the model.
+Each side runs in a process of its own, alternating, after a few tokens that bring the model's weights into memory;
+medians of the ratios, and peak resident memory above the model.
 
     python benchmarks/gradients.py [tokens] [repeats]
 """
@@ -26,6 +27,8 @@ def measure(side: str, count: int) -> dict[str, float]:
     model, tokenizer = attnviz.load_model("smollm2")
     text = "The keeper wrote down the weather and the gulls. " * (count // 8)
     inputs = {"input_ids": tokenizer(text, return_tensors="pt")["input_ids"][:, :count]}
+    with torch.no_grad():
+        model(inputs["input_ids"][:, :8])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
     if side == "attnviz":

@@ -18,7 +18,7 @@ from attnviz_kernels import Mask
 
 from ..errors import UsageError
 from ..recording.intervene import hidden_links, intervene
-from .measures import Measure
+from .measures import Measure, measured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ def ablate(model: nn.Module, inputs: Mapping[str, Any], heads: Heads, measure: M
     Raises UsageError for heads the model does not have, RecordingError for a model whose heads cannot be reached.
     """
     with torch.inference_mode():
-        before = measure(model(**inputs)).item()
+        before = measured(model, inputs, measure).item()
         return Effect(before, _ablated(model, inputs, list(heads), measure, how))
 
 
@@ -74,7 +74,7 @@ def ablate_each(
     chosen = every_head(model, inputs) if heads is None else list(heads)
     rows = []
     with torch.inference_mode():
-        before = measure(model(**inputs)).item()
+        before = measured(model, inputs, measure).item()
         for done, (layer, head) in enumerate(chosen, 1):
             after = _ablated(model, inputs, [(layer, head)], measure, how)
             rows.append({"layer": layer, "head": head, "before": before, "after": after, "change": after - before})
@@ -116,9 +116,9 @@ def knock_out(
         return hidden_links(mask, hidden[(None,) * (4 - hidden.dim())])
 
     with torch.inference_mode():
-        before = measure(model(**inputs)).item()
+        before = measured(model, inputs, measure).item()
         with intervene(model, mask=cut):
-            return Effect(before, measure(model(**inputs)).item())
+            return Effect(before, measured(model, inputs, measure).item())
 
 
 def every_head(model: nn.Module, inputs: Mapping[str, Any]) -> list[tuple[int, int]]:
@@ -151,7 +151,7 @@ def _ablated(
         return torch.where(chosen[:, None, None], other, output)
 
     with intervene(model, output=silence):
-        after = measure(model(**inputs)).item()
+        after = measured(model, inputs, measure).item()
     missing = [place for place in heads if place not in met]
     if missing:
         raise UsageError(f"layer {missing[0][0]} head {missing[0][1]} does not exist in this model, or was not reached")

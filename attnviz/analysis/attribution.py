@@ -1,34 +1,36 @@
 """Captum's attributions of tokens, each with its convergence error told beside it.
 
 Integrated gradients (Sundararajan et al. 2017, arXiv 1703.01365) over input embeddings sum to the difference between
-the measure at the text and at a baseline when they have converged; the error of that sum, relative to the difference,
-says whether they have. Steps are doubled until it is below 5 % or the budget of steps ends, and the result says so.
-Feature ablation replaces one token at a time. Neither says how the tokens were used together.
+the measure at the text and at a baseline when they have converged; so does the conductance of a layer's states
+(Dhamdhere et al. 2018, arXiv 1805.12233), which says where that difference stands after the layer. The error of the
+sum, relative to the difference, says whether it has converged. Steps are doubled until it is below 5 % or the budget
+of steps ends, and the result says so. Feature ablation replaces one token at a time. None of them says how the tokens
+were used together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import AttnvizError, UsageError
+from ..errors import UsageError
+from ..recording.modules import survey
 from ..tokens import Token, from_ids
+from .cases import predicts
+from .gradients import frozen
 from .measures import Measure, measured
+from .paths import CONVERGED, Progress, along, baseline, captum, counted, difference, doubled, layers_of, path
 from .tables import Tabular
 
 if TYPE_CHECKING:
     import pandas as pd
 
 METHODS = ("integrated gradients", "ablation")
-CONVERGED = 0.05
-"""Relative error of the sum below which integrated gradients count as converged."""
-
-_BATCH = 8
-"""Points of the path evaluated together."""
 
 
 @dataclass(frozen=True)
@@ -74,37 +76,58 @@ def attribute_tokens(
     inputs: Mapping[str, Any],
     measure: Measure,
     *,
-    method: str = METHODS[0],
+    method: str | None = None,
     steps: int = 50,
     most: int = 1600,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> Attribution:
     """Attribute a measure to the tokens of the first sequence of `inputs`.
 
-    steps is where integrated gradients begin, most where they stop doubling; the baseline is the padding token
-    everywhere but at special tokens. progress(done, total) may raise to stop.
+    method is one of `METHODS`; None takes ablation for a model that predicts tokens, where integrated gradients need
+    about a thousand steps, and integrated gradients else. steps is where they begin, most where they stop doubling; the
+    baseline is the padding token everywhere but at special tokens. progress(done, total) may raise to stop.
     """
+    method = METHODS[predicts(model)] if method is None else method
     if method not in METHODS:
         raise UsageError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    count = int(inputs["attention_mask"][0].sum()) if "attention_mask" in inputs else inputs["input_ids"].shape[1]
-    tokens = from_ids(tokenizer, inputs["input_ids"][0].tolist())
+    tokens, count = _tokens(tokenizer, inputs)
     if method == "ablation":
         scores = _ablation(model, tokenizer, inputs, measure, progress)
         return Attribution(tokens[:count], scores[:count], method)
-    while True:
-        scores, error = _integrated(model, tokenizer, inputs, measure, steps, progress)
-        if error < CONVERGED or steps * 2 > most:
-            return Attribution(tokens[:count], scores[:count], method, error, steps)
-        steps *= 2
+    compute = partial(_integrated, model, tokenizer, inputs, measure, progress)
+    scores, error, steps = doubled(compute, steps, most)
+    return Attribution(tokens[:count], scores[:count], method, error, steps)
 
 
-def baseline(tokenizer: Any, ids: Tensor) -> Tensor:
-    """The ids with every ordinary token replaced by padding (or the end token, where there is no padding)."""
-    filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    if filler is None:
-        raise UsageError("this tokenizer has neither a padding nor an end token to use as baseline")
-    special = torch.tensor(sorted(set(tokenizer.all_special_ids)))
-    return torch.where(torch.isin(ids, special), ids, filler)
+def layer_conductance(
+    model: nn.Module,
+    tokenizer: Any,
+    inputs: Mapping[str, Any],
+    measure: Measure,
+    layer: int,
+    *,
+    steps: int = 50,
+    most: int = 1600,
+    progress: Progress = None,
+) -> Attribution:
+    """Attribute a measure to the states of one layer, position by position, on the way from the baseline to the text.
+
+    inputs hold one text; steps, most and progress are those of `attribute_tokens`. Where all that reaches the output
+    goes through the layer, the scores sum to the difference between text and baseline. Raises UsageError for a layer
+    that does not exist.
+    """
+    block = _block(model, layer)
+    tokens, count = _tokens(tokenizer, inputs)
+
+    def compute(steps: int) -> tuple[Tensor, float]:
+        with path(model, tokenizer, inputs, measure, steps, progress) as (forward, start, end), torch.enable_grad():
+            given = along(forward, block, start, end, steps)
+            scores = (given[0] if isinstance(given, tuple) else given)[0].sum(-1).detach()
+            effect = difference(forward, start, end)
+        return scores, abs(scores.sum().item() - effect) / max(abs(effect), 1e-12)
+
+    scores, error, steps = doubled(compute, steps, most)
+    return Attribution(tokens[:count], scores[:count], f"conductance of layer {layer}", error, steps)
 
 
 def _integrated(
@@ -112,67 +135,59 @@ def _integrated(
     tokenizer: Any,
     inputs: Mapping[str, Any],
     measure: Measure,
+    progress: Progress,
     steps: int,
-    progress: Callable[[int, int], None] | None,
 ) -> tuple[Tensor, float]:
     """Scores [M] of the first sequence, and the relative error of their sum."""
-    captum = _captum()
     embed: nn.Module = model.get_input_embeddings()  # type: ignore[operator]
     ids = inputs["input_ids"]
     others = {name: value for name, value in inputs.items() if name not in ("input_ids", "token_type_ids")}
     plain = torch.cat([baseline(tokenizer, ids[:1]), ids[1:]])
-    done = 0
 
-    def forward(embeddings: Tensor) -> Tensor:
-        nonlocal done
-        results = []
-        for part in torch.split(embeddings, 1):
-            whole = torch.cat([part, embed(ids[1:])])
-            results.append(measure(model(inputs_embeds=whole, **others)))
-        done += len(results)
-        if progress is not None:
-            progress(min(done, steps), steps)
-        return torch.stack(results)
+    def forward(points: Tensor) -> Tensor:
+        whole = [torch.cat([point[None], embed(ids[1:])]) for point in points]
+        return torch.stack([measured(model, {"inputs_embeds": part, **others}, measure) for part in whole])
 
-    with torch.enable_grad():
+    with torch.enable_grad(), frozen(model):
         start, end = embed(plain[:1]).detach(), embed(ids[:1]).detach()
-        given, delta = captum.IntegratedGradients(forward).attribute(
-            end, baselines=start, n_steps=steps, internal_batch_size=_BATCH, return_convergence_delta=True
+        given, delta = (
+            captum()
+            .IntegratedGradients(counted(forward, progress, steps))
+            .attribute(end, baselines=start, n_steps=steps, internal_batch_size=1, return_convergence_delta=True)
         )
-    with torch.no_grad():
-        effect = (forward(end) - forward(start)).abs().item()
+    effect = abs(difference(forward, start, end))
     return given.sum(-1)[0].detach(), delta.abs().item() / max(effect, 1e-12)
 
 
 def _ablation(
-    model: nn.Module,
-    tokenizer: Any,
-    inputs: Mapping[str, Any],
-    measure: Measure,
-    progress: Callable[[int, int], None] | None,
+    model: nn.Module, tokenizer: Any, inputs: Mapping[str, Any], measure: Measure, progress: Progress
 ) -> Tensor:
     """[M]: the measure less what it is with each token of the first sequence replaced."""
-    captum = _captum()
     ids = inputs["input_ids"]
     others = {name: value for name, value in inputs.items() if name != "input_ids"}
-    done = 0
 
     def forward(first: Tensor) -> Tensor:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(min(done, ids.shape[1] + 1), ids.shape[1] + 1)
-        return measure(model(input_ids=torch.cat([first, ids[1:]]), **others))[None]
+        return measured(model, {"input_ids": torch.cat([first, ids[1:]]), **others}, measure)[None]
 
+    rule = captum().FeatureAblation(counted(forward, progress, ids.shape[1] + 1))
     with torch.inference_mode():
-        found = captum.FeatureAblation(forward).attribute(ids[:1], baselines=baseline(tokenizer, ids[:1]))
+        found = rule.attribute(ids[:1], baselines=baseline(tokenizer, ids[:1]))
     scores: Tensor = found[0].float()
     return scores
 
 
-def _captum() -> Any:
-    try:
-        import captum.attr
-    except ImportError:
-        raise AttnvizError("attributions need captum: pip install 'attnviz[attribution]'") from None
-    return captum.attr
+def _tokens(tokenizer: Any, inputs: Mapping[str, Any]) -> tuple[tuple[Token, ...], int]:
+    """The tokens of the first sequence, and how many of them are no padding."""
+    count = int(inputs["attention_mask"][0].sum()) if "attention_mask" in inputs else inputs["input_ids"].shape[1]
+    return from_ids(tokenizer, inputs["input_ids"][0].tolist()), count
+
+
+def _block(model: nn.Module, layer: int) -> nn.Module:
+    """The part of a model that is one layer: the element of a list of layers that holds its attention."""
+    layers_of(model, [layer])
+    place = next(place for place in survey(model).places.values() if place.layer == layer)
+    parts = place.name.split(".")
+    for stop in range(len(parts), 0, -1):
+        if isinstance(model.get_submodule(".".join(parts[: stop - 1])), nn.ModuleList):
+            return model.get_submodule(".".join(parts[:stop]))
+    raise UsageError(f"layer {layer} of {type(model).__name__} is no element of a list of layers")

@@ -22,7 +22,7 @@ from ..recording import record
 from ..recording.intervene import intervene
 from ..trace import Trace
 from .flow import Flow, place_of
-from .measures import Measure
+from .measures import Measure, measured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,6 +103,13 @@ class Gradients:
         return record.value[:1, group : group + 1]
 
 
+def one_text(inputs: Mapping[str, Any]) -> None:
+    """UsageError for several texts, or one with padding."""
+    mask, ids = inputs.get("attention_mask"), inputs.get("input_ids")
+    if (mask is not None and not bool(mask.all())) or (ids is not None and len(ids) > 1):
+        raise UsageError("gradients take one text without padding: give the texts one by one")
+
+
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """No parameter of the model requires a gradient inside the block."""
@@ -123,9 +130,7 @@ def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, 
     what their gradients would take; the graph begins at the first layer's heads. Memory is O(N) beside what is left of
     the model's own activations.
     """
-    mask = inputs.get("attention_mask")
-    if mask is not None and not bool(mask.all()):
-        raise UsageError("gradients take one text without padding: give the texts one by one")
+    one_text(inputs)
     outputs: dict[int, Tensor] = {}
 
     def keep(place: Place, output: Tensor) -> Tensor:
@@ -134,7 +139,7 @@ def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, 
 
     recording = record(model, tokenizer=tokenizer, keep="qkv")
     with frozen(model), torch.enable_grad(), recording as trace, intervene(model, output=keep):
-        score = measure(model(**inputs))
+        score = measured(model, inputs, measure)
         found = torch.autograd.grad(score, list(outputs.values()), allow_unused=True)
     zeros = (torch.zeros_like(output) for output in outputs.values())
     grads = {

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from attnviz.analysis.attribution import attribute_tokens, baseline
+from attnviz.analysis.attribution import attribute_tokens
 from attnviz.analysis.measures import cosine, logit
+from attnviz.analysis.paths import baseline
 from attnviz.errors import UsageError
 
 
@@ -54,10 +55,17 @@ def test_ablation_is_the_change_when_a_token_is_replaced(case):
 def test_what_has_not_converged_says_so(smollm2):
     model, tokenizer = smollm2
     inputs = tokenizer("Paris is in", return_tensors="pt")
-    found = attribute_tokens(model, tokenizer, inputs, logit(5), steps=2, most=3)
+    found = attribute_tokens(model, tokenizer, inputs, logit(5), method="integrated gradients", steps=2, most=3)
     assert not found.converged
     assert found.steps == 2
     assert found.remark.startswith("NOT converged: error of the sum ")
+
+
+def test_decoders_are_explained_by_ablation_unless_asked_otherwise(smollm2, case):
+    model, tokenizer = smollm2
+    assert attribute_tokens(model, tokenizer, tokenizer("Paris", return_tensors="pt"), logit(5)).method == "ablation"
+    model, tokenizer, inputs, measure = case
+    assert attribute_tokens(model, tokenizer, inputs, measure, steps=2, most=2).method == "integrated gradients"
 
 
 def test_bad_input(case):
