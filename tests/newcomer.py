@@ -100,8 +100,9 @@ def dashboard(clone: Path, env: dict[str, str]) -> None:
             check(b"<title>" in answer.read(), f"{address} shows no page")
         say(f"{address} answers")
     finally:
-        os.killpg(server.pid, signal.SIGINT)
-        server.wait(60)
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGINT)
+            server.wait(60)
     check("Traceback" not in log.read_text(), f"the dashboard failed:\n{log.read_text()[-3000:]}")
 
 

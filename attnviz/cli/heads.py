@@ -135,23 +135,47 @@ def rollout(
 
 def compare(
     model: Model,
-    text: Annotated[str, typer.Argument(help="The text.")],
-    other: Annotated[str, typer.Argument(help="A text of as many tokens, or the same one.")],
+    text: Text = None,
+    other: Annotated[str | None, typer.Argument(help="A text of as many tokens.", show_default="the same text")] = None,
     with_model: Annotated[
-        str | None, typer.Option("--with", help="Read the second text with another model.", show_default=False)
+        str | None, typer.Option("--with", help="Another model, or trace (.attn), for the second.", show_default=False)
     ] = None,
+    layer: Layer = None,
+    head: Head = None,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """How far every head's map moves between two texts or two models: mean Jensen-Shannon distance, 0 to 1."""
-    from ..analysis.compare import compare_traces
-    from ..charts import score_grid
+    """How far every head's map moves between two texts, models or traces: mean Jensen-Shannon distance, 0 to 1.
 
-    one, two = trace_of(model, text, None, None), trace_of(with_model or model, other, None, None)
+    With --layer and --head one map: its rows, and as a figure the second less the first.
+    """
+    from ..analysis.compare import compare_heads, compare_traces
+    from ..charts import difference, score_grid
+
+    if (layer is None) != (head is None):
+        raise UsageError("one head is compared by --layer and --head: give both, or neither")
+    one, two = _pair(model, text, other, with_model)
+    if layer is not None and head is not None:
+        found = compare_heads(one[layer, head], two[layer, head])
+        drawn = lambda: difference(found.one, found.other)  # noqa: E731
+        about = f"layer {layer} head {head}: mean distance {found.mean:.3f}"
+        tell(found.table(), as_json=as_json, top=top, path=output, chart=drawn, about=about)
+        return
     table = compare_traces(one, two)
     chart = lambda: score_grid(table, "distance", "How far every head's map moves")  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=chart)
+
+
+def _pair(model: str, text: str | None, other: str | None, with_model: str | None) -> tuple[Trace, Trace]:
+    """The two traces that are compared; the second reads the first one's text unless it has its own."""
+    if other is None and with_model is None:
+        raise UsageError("there is nothing to compare with: give a second text, or --with another model or trace")
+    second = with_model or model
+    one = trace_of(model, text if model.endswith(".attn") else text_of(text, None), None, None)
+    if not second.endswith(".attn"):
+        other = one.text if other is None else other
+    return one, trace_of(second, other, None, None)
 
 
 def sparsity(

@@ -93,6 +93,38 @@ def test_compare_of_a_text_with_itself_is_zero(attnviz):
     assert told == ("error: rows can be compared when both maps have the same shape: these have 10 x 10 and 4 x 4\n")
 
 
+def test_compare_of_two_traces_and_of_a_trace_with_a_model(attnviz, tmp_path):
+    attnviz("record", "minilm", TEXT, "-o", tmp_path / "one.attn")
+    attnviz("record", "minilm", "The bank of the town was muddy.", "-o", tmp_path / "two.attn")
+    wanted = records(attnviz("compare", "minilm", TEXT, "The bank of the town was muddy.", "--json"))
+    found = records(attnviz("compare", tmp_path / "one.attn", "--with", tmp_path / "two.attn", "--json"))
+    assert [(row["layer"], row["head"]) for row in found[:5]] == [(row["layer"], row["head"]) for row in wanted[:5]]
+    assert wanted[0]["distance"] > 0.1
+    same = records(attnviz("compare", tmp_path / "one.attn", "--with", "minilm", "--json"))
+    assert max(row["distance"] for row in same) < 1e-3
+
+
+def test_compare_of_one_head_shows_its_rows_and_its_difference(attnviz, minilm, tmp_path):
+    other = "The bank of the town was muddy."
+    place = ("--layer", 2, "--head", 4)
+    found = records(attnviz("compare", "minilm", TEXT, other, *place, "--json", "-o", tmp_path / "change.svg"))
+    one, two = (inspect(minilm, text)[2, 4].weights() for text in (TEXT, other))
+    middle = (one + two) / 2
+    parts = [(part * (part / middle).log2()).nan_to_num().sum(1) / 2 for part in (one, two)]
+    wanted = (parts[0] + parts[1]).clamp(0).sqrt()
+    assert {row["position"]: row["distance"] for row in found} == pytest.approx(
+        dict(enumerate(wanted.tolist())), abs=1e-3
+    )
+    assert "less" in (tmp_path / "change.svg").read_text(encoding="utf-8")
+
+
+def test_what_compare_needs(attnviz):
+    told = attnviz("compare", "minilm", TEXT, code=2).err
+    assert told == "error: there is nothing to compare with: give a second text, or --with another model or trace\n"
+    told = attnviz("compare", "minilm", TEXT, TEXT, "--head", 3, code=2).err
+    assert told == "error: one head is compared by --layer and --head: give both, or neither\n"
+
+
 def test_sparsity_has_errors_of_the_output(attnviz):
     found = records(attnviz("sparsity", "minilm", TEXT, "--layer", 0, "--head", 2, "--json"))
     local = next(row for row in found if row["pattern"] == "local 16")
