@@ -49,6 +49,14 @@ def test_every_example_is_in_the_how_to():
         assert f"../examples/{example.name}" in text
 
 
+def test_how_to_runs(minilm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8"), re.DOTALL)
+    for number, program in enumerate(programs):
+        exec(compile(program, f"how-to {number}", "exec"), {})
+    assert (tmp_path / "heads.parquet").stat().st_size > 1000
+
+
 def test_quick_start_runs(minilm, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for line in re.findall(r"```sh\n(.*?)```", QUICK_START, re.DOTALL)[0].splitlines():
