@@ -5,6 +5,7 @@
     alignment                        cross-attention against gold links
     flow, norms                      rollout, reach, flow; what each token receives, by weight and by norm
     gradients, ablation, attribution what the output rests on (measures)
+    attention_paths, continuation    the same for attention itself, and for several next tokens
     compare, sparsity, theory        two maps, cheaper attention, facts to check
     implicit                         the maps of Mamba's state-space layers
 
@@ -17,8 +18,10 @@ from types import ModuleType
 __all__ = [
     "ablation",
     "alignment",
+    "attention_paths",
     "attribution",
     "compare",
+    "continuation",
     "coreference",
     "dependencies",
     "documents",

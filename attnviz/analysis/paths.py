@@ -25,6 +25,7 @@ Progress = Callable[[int, int], None] | None
 
 def doubled(compute: Callable[[int], tuple[Tensor, float]], steps: int, most: int) -> tuple[Tensor, float, int]:
     """What compute(steps) finds, its error and the steps: doubled until it has converged or `most` would be passed."""
+    steps = min(steps, most)
     while True:
         found, error = compute(steps)
         if error < CONVERGED or steps * 2 > most:
@@ -86,11 +87,16 @@ def difference(forward: Callable[[Tensor], Tensor], start: Tensor, end: Tensor) 
 
 def baseline(tokenizer: Any, ids: Tensor) -> Tensor:
     """The ids with every ordinary token replaced by padding (or the end token, where there is no padding)."""
-    filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    if filler is None:
-        raise UsageError("this tokenizer has neither a padding nor an end token to use as baseline")
     special = torch.tensor(sorted(set(tokenizer.all_special_ids)))
-    return torch.where(torch.isin(ids, special), ids, filler)
+    return torch.where(torch.isin(ids, special), ids, filler(tokenizer))
+
+
+def filler(tokenizer: Any) -> int:
+    """The id that stands for no token: padding, or the end token."""
+    found = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    if found is None:
+        raise UsageError("this tokenizer has neither a padding nor an end token to use as baseline")
+    return int(found)
 
 
 def layers_of(model: nn.Module, layers: Sequence[int] | None) -> list[int]:

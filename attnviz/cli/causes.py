@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UsageError
+from .explaining import METHODS, Asked
 from .results import Json, Output, Top, counted, tell
-from .source import File, Text, text_of, working
+from .source import File, Layer, Text, text_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..analysis.ablation import Effect
     from ..analysis.cases import Case
 
 NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
@@ -34,41 +38,25 @@ def attribute(
     file: File = None,
     target: Target = None,
     with_text: With = None,
-    method: Annotated[
-        str, typer.Option(help="relevance, importance (of heads), integrated gradients or ablation (of tokens).")
-    ] = "relevance",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "relevance",
+    layer: Layer = None,
+    steps: Annotated[int, typer.Option(min=1, help="The most steps of a path, where a method follows one.")] = 1600,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """What the output rests on: tokens by relevance, Captum or ablation, or heads by gradient x output."""
-    from ..analysis.attribution import METHODS, attribute_tokens
-    from ..analysis.gradients import gradients
-    from ..charts import score_grid, token_bars
+    """What the output rests on: tokens (relevance, Captum, ablation), positions of a layer, heads, next tokens.
 
-    known = ("relevance", "importance", *METHODS)
-    if method not in known:
-        raise UsageError(f"--method must be one of {', '.join(known)}, got {method!r}")
-    case = _case(model, text_of(text, file), target, with_text)
-    network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
-    if method in METHODS:
-        with counted(f"Computing {method}") as progress:
-            found = attribute_tokens(network, case.tokenizer, inputs, measure, method=method, progress=progress)
-        chart = lambda: token_bars(found.tokens, found.scores.tolist(), about)  # noqa: E731
-        tell(found.table(), as_json=as_json, top=top, path=output, chart=chart, about=f"{about}\n{found.remark}")
-        return
-    if with_text is not None:
-        raise UsageError(f"{method} takes one text: leave out --with, or use --method {METHODS[0]!r}")
-    with working(f"Computing {method}"):
-        passed = gradients(network, inputs, measure, tokenizer=case.tokenizer)
-    if method == "importance":
-        table = passed.importance()
-        grid = lambda: score_grid(table, "importance", about)  # noqa: E731
-        tell(table, as_json=as_json, top=top, path=output, chart=grid, about=about)
-        return
-    flow = passed.relevance()
-    bars = lambda: token_bars(flow.tokens, flow.scores.tolist(), about)  # noqa: E731
-    tell(flow.table(), as_json=as_json, top=top, path=output, chart=bars, about=about)
+    integrated attention and attention conductance say what heads carry, layer by layer (all, or --layer); layer
+    conductance needs --layer; continuation takes several tokens as --target, or those that the model writes.
+    """
+    if method not in METHODS:
+        raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
+    words = text_of(text, file)
+    case = _case(model, words, target, with_text)
+    with counted(f"Computing {method}") as progress:
+        found = METHODS[method](Asked(case, words, target, layer, steps, progress))
+    tell(found.table, as_json=as_json, top=top, path=output, chart=found.chart, about=found.about)
 
 
 def ablate(
@@ -81,28 +69,70 @@ def ablate(
         str | None, typer.Option(help='Silence these together: "4.9 5.0".', show_default="each head alone")
     ] = None,
     how: Annotated[str, typer.Option(help="zero, mean or keep (only these).")] = "zero",
+    queries: Annotated[
+        str | None,
+        typer.Option(help='Instead, hide --keys from these tokens: "0 3-5".', show_default=False),
+    ] = None,
+    keys: Annotated[str | None, typer.Option(help="The tokens that --queries may not see.", show_default=False)] = None,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """What changes in the output when heads are silenced; no change does not prove that a head is useless."""
-    import pandas as pd
+    """What changes when heads are silenced or links cut; no change does not prove that a head is useless.
 
+    With --queries and --keys, positions counted from 0, links between tokens are cut in all layers and heads, or in
+    those of --heads; of two texts in the first.
+    """
     from ..analysis.ablation import ablate as ablate_heads
     from ..analysis.ablation import ablate_each
-    from ..charts import score_grid
+    from ..charts import change_grid
 
     case = _case(model, text_of(text, file), target, with_text)
     network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
+    if queries is not None or keys is not None:
+        tell(_cut(case, queries, keys, heads), as_json=as_json, path=output, about=about)
+        return
     if heads is not None:
         effect = ablate_heads(network, inputs, _heads(heads), measure, how=how)
-        row = {"heads": heads, "how": how, "before": effect.before, "after": effect.after, "change": effect.change}
-        tell(pd.DataFrame([row]), as_json=as_json, path=output, about=about)
+        tell(_row(effect, heads=heads, how=how), as_json=as_json, path=output, about=about)
         return
     with counted("Silencing each head") as progress:
         table = ablate_each(network, inputs, measure, how=how, progress=progress)
-    grid = lambda: score_grid(table, "change", f"{about}: change by head")  # noqa: E731
+    grid = lambda: change_grid(table, "change", f"{about}: change by head")  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=grid, about=about)
+
+
+def _cut(case: Case, queries: str | None, keys: str | None, heads: str | None) -> pd.DataFrame:
+    """One row: the links that are cut, and the number with and without them."""
+    from ..analysis.ablation import knock_out
+    from ..analysis.cases import alone
+
+    if queries is None or keys is None:
+        raise UsageError("links go from tokens to tokens: give both --queries and --keys")
+    one = alone(case)
+    chosen = None if heads is None else _heads(heads)
+    groups = (_positions("--queries", queries), _positions("--keys", keys))
+    effect = knock_out(one.model, one.inputs, *groups, one.measure, heads=chosen)
+    return _row(effect, queries=queries, keys=keys, heads=heads or "all")
+
+
+def _row(effect: Effect, **named: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame([{**named, "before": effect.before, "after": effect.after, "change": effect.change}])
+
+
+def _positions(option: str, text: str) -> list[int]:
+    """Positions and ranges such as "0 3-5"; both ends of a range are meant."""
+    found: list[int] = []
+    for item in text.replace(",", " ").split():
+        first, dash, last = item.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise UsageError(f'{option} takes positions and ranges such as "0 3-5", got {item!r}')
+        found += range(int(first), int(last if dash else first) + 1)
+    if not found:
+        raise UsageError(f"{option} names no token")
+    return found
 
 
 def _case(model: str, text: str, target: str | None, with_text: str | None) -> Case:

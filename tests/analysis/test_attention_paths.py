@@ -114,7 +114,7 @@ def test_conductance_of_a_whole_layer_sums_to_the_effect(one):
 
 
 def test_what_has_not_converged_says_so(one):
-    found = attention_conductance(one.model, one.tokenizer, one.inputs, one.measure, layers=[0], steps=2, most=3)
+    found = attention_conductance(one.model, one.tokenizer, one.inputs, one.measure, layers=[0], steps=5, most=3)
     assert not found.converged
     assert found.remark.startswith("NOT converged in layers 0: largest error inf %")
 

@@ -1,0 +1,143 @@
+"""The methods of `attnviz attribute`, each giving a table, a chart of it, and a line on how far to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..analysis.cases import Case
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a method is asked about: layer None for all of them, most is the largest number of steps of a path."""
+
+    case: Case
+    text: str
+    target: str | None
+    layer: int | None
+    most: int
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a command prints and draws."""
+
+    table: pd.DataFrame
+    chart: Callable[[], Any]
+    about: str
+
+
+def relevance(asked: Asked) -> Explained:
+    """Tokens by gradient x attention through all layers."""
+    flow = _gradients(asked).relevance()
+    return _tokens(flow.table(), flow.tokens, flow.scores.tolist(), asked.case.about)
+
+
+def importance(asked: Asked) -> Explained:
+    """Heads by gradient x output."""
+    from ..charts import score_grid
+
+    table, about = _gradients(asked).importance(), asked.case.about
+    return Explained(table, lambda: score_grid(table, "importance", about), about)
+
+
+def tokens(asked: Asked, method: str) -> Explained:
+    """Tokens by integrated gradients or by replacing each."""
+    from ..analysis.attribution import attribute_tokens
+
+    case = asked.case
+    found = attribute_tokens(
+        *(case.model, case.tokenizer, case.inputs, case.measure),
+        method=method,
+        most=asked.most,
+        progress=asked.progress,
+    )
+    return _tokens(found.table(), found.tokens, found.scores.tolist(), case.about, found.remark)
+
+
+def layer_conductance(asked: Asked) -> Explained:
+    """Positions of one layer by conductance."""
+    from ..analysis.attribution import layer_conductance as conductance
+    from ..analysis.cases import alone
+
+    if asked.layer is None:
+        raise UsageError("layer conductance needs the layer: give --layer")
+    case = alone(asked.case)
+    found = conductance(
+        *(case.model, case.tokenizer, case.inputs, case.measure, asked.layer),
+        most=asked.most,
+        progress=asked.progress,
+    )
+    about = f"{case.about}, layer {asked.layer}"
+    return _tokens(found.table(), found.tokens, found.scores.tolist(), about, found.remark)
+
+
+def attention(asked: Asked, *, integrated: bool) -> Explained:
+    """Heads by integrated gradients over attention, or by its conductance."""
+    from ..analysis.attention_paths import attention_conductance, integrated_attention
+    from ..analysis.cases import alone
+    from ..charts import change_grid
+
+    case = alone(asked.case)
+    layers = None if asked.layer is None else [asked.layer]
+    if integrated:
+        found = integrated_attention(
+            *(case.model, case.inputs, case.measure), layers=layers, most=asked.most, progress=asked.progress
+        )
+    else:
+        found = attention_conductance(
+            *(case.model, case.tokenizer, case.inputs, case.measure),
+            layers=layers,
+            most=asked.most,
+            progress=asked.progress,
+        )
+    table = found.table()
+    chart = lambda: change_grid(table, "score", f"{case.about}: {found.method}")  # noqa: E731
+    return Explained(table, chart, f"{case.about}\n{found.remark}")
+
+
+def continuation(asked: Asked) -> Explained:
+    """Tokens by what each does for each token that follows."""
+    from ..analysis.continuation import attribute_continuation
+
+    case = asked.case
+    found = attribute_continuation(case.model, case.tokenizer, asked.text, asked.target, progress=asked.progress)
+    about = f"log probability of {''.join(token.text for token in found.following)!r} after the text"
+    return _tokens(found.table(), found.tokens, found.totals.tolist(), about)
+
+
+METHODS: dict[str, Callable[[Asked], Explained]] = {
+    "relevance": relevance,
+    "importance": importance,
+    "integrated gradients": lambda asked: tokens(asked, "integrated gradients"),
+    "ablation": lambda asked: tokens(asked, "ablation"),
+    "layer conductance": layer_conductance,
+    "integrated attention": lambda asked: attention(asked, integrated=True),
+    "attention conductance": lambda asked: attention(asked, integrated=False),
+    "continuation": continuation,
+}
+"""By the name that `--method` takes."""
+
+
+def _gradients(asked: Asked) -> Any:
+    from ..analysis.cases import alone
+    from ..analysis.gradients import gradients
+
+    case = alone(asked.case)
+    return gradients(case.model, case.inputs, case.measure, tokenizer=case.tokenizer)
+
+
+def _tokens(table: pd.DataFrame, tokens: Any, scores: list[float], about: str, remark: str = "") -> Explained:
+    from ..charts import token_bars
+
+    return Explained(table, lambda: token_bars(tokens, scores, about), f"{about}\n{remark}".rstrip())
