@@ -27,7 +27,7 @@ from . import exports, figures, runs
 from .cache import tensor_bytes
 from .controls import switch
 from .jobs import Job, watched
-from .lines import command, kept
+from .lines import command, written
 from .network import computed, network
 from .results import Result, listed, offer
 from .selection import select_head
@@ -45,6 +45,7 @@ LONGEST = 64
 """Words of either text that are drawn."""
 ROWS = {"producing": "Row before the word", "produced": "Row of the word"}
 LARGEST, MUTUAL = "Each word's largest", "Mutual only"
+IMPORTS = ("from attnviz.analysis.alignment import alignment, cells, parse_links, read_pair, word_map, words_of",)
 COLUMNS = {LARGEST: "error rate", MUTUAL: "error rate, mutual"}
 MOMENT = (
     "The decoder reads a word one row after it chose it: the row before a word produced it, in its own row it was just"
@@ -150,12 +151,12 @@ def _head(look: Look, pair: Pair, gold: Gold | None, moment: str, which: str) ->
     with left:
         st.caption(f"Dots: links of the head.{'' if gold is None else ' Frames: gold links, dashed: possible ones.'}")
         figures.show(matrix(theme=figures.theme()))
-        code = kept(made, f"charts.alignment_matrix{drawn}560)", "alignment-matrix")
+        code = written(IMPORTS, made, f"charts.alignment_matrix{drawn}560)", "alignment-matrix")
         offer(Result("alignment-matrix", matrix, table, code))
     with right:
         st.caption("Lines: links of the head." + ("" if gold is None else " Bands: gold links, pale: possible ones."))
         figures.show(lines(theme=figures.theme()))
-        code = kept(made, f"charts.alignment_links{drawn}400)", "alignment-links")
+        code = written(IMPORTS, made, f"charts.alignment_links{drawn}400)", "alignment-links")
         offer(Result("alignment-links", lines, table, code))
 
 
@@ -182,7 +183,7 @@ def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: s
         ]
         figure = f"charts.score_grid(heads, {COLUMNS[which]!r}, {title!r}, low_is_best=True, width=560)"
         line = _command(look, pair, links, moment)
-        offer(Result("alignment", chart, heads, kept(made, figure, "alignment"), line))
+        offer(Result("alignment", chart, heads, written(IMPORTS, made, figure, "alignment"), line))
     with right:
         st.subheader("Best heads", anchor=False)
         listed(heads.head(5), "best", select_cross)
@@ -206,21 +207,13 @@ def gold_line(gold: Gold | None) -> str:
 
 def python(look: Look, pair: Pair) -> list[str]:
     """The lines that make trace, targets and sources."""
-    start = [
-        "import attnviz",
-        "from attnviz import charts",
-        "from attnviz.analysis.alignment import alignment, cells, parse_links, read_pair, word_map, words_of",
-        "from attnviz.export import export",
-        "",
-    ]
     if pair.translation:
         texts = f"{look.wanted.text!r}, {pair.translation!r}"
-        made = [
+        return [
             f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
             f"trace, targets, sources = read_pair(model, tokenizer, {texts})",
         ]
-        return [*start, *made]
-    return [*start, *exports.trace_lines(look, "cross"), "targets, sources = words_of(trace)"]
+    return [*exports.trace_lines(look, "cross"), "targets, sources = words_of(trace)"]
 
 
 def _command(look: Look, pair: Pair, links: str, moment: str) -> str:

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 WINDOW = 126
 """Tokens of whole sentences read together."""
+IMPORTS = (
+    "from attnviz.analysis.readers import read",
+    "from attnviz.dashboard import annotated",
+    "from attnviz.dashboard.jobs import Job",
+)
+"""What lines of Python need that draw a text."""
 UPLOAD = 2_000_000
 """Bytes of a file of annotated texts."""
 
@@ -145,3 +151,27 @@ def dependency_arcs(window: Window, layer: int, head: int, direction: str) -> li
         said = f"{words[asked]}: the head answers {words[answer]} ({relation})"
         below.append(Arc(asked, answer, said, False, answer == gold))
     return above + below
+
+
+def arc_table(drawn: Sequence[Arc]) -> pd.DataFrame:
+    """One row an arc: the words it joins, whether a head answers so, whether that is right, and what it says."""
+    import pandas as pd
+
+    rows = [(arc.start, arc.stop, not arc.above, arc.right, arc.about) for arc in drawn]
+    return pd.DataFrame(rows, columns=["from", "to", "answer", "right", "about"])
+
+
+def sentences(documents: Sequence[Document]) -> list[Document]:
+    """Every sentence of more than one word as a document of its own."""
+    parts = [document.part(*span) for document in documents for span in document.sentences]
+    return [part for part in parts if len(part.words) > 1]
+
+
+def scores(found: Dependencies, relation: str, direction: str) -> pd.DataFrame:
+    """One row per head, best first."""
+    import pandas as pd
+
+    accuracy = found.accuracy(relation, direction)
+    rows = [(layer, head, value) for (layer, head), value in zip(found.heads, accuracy.tolist(), strict=True)]
+    table = pd.DataFrame(rows, columns=["layer", "head", "accuracy"])
+    return table.sort_values("accuracy", ascending=False, kind="stable", ignore_index=True)

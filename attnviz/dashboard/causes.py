@@ -115,7 +115,8 @@ def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
         elif found.remark:
             st.text(found.remark)
         figures.show(chart(theme=figures.theme()))
-        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked)))
+        figure = f"charts.token_bars(found.tokens, found.scores.tolist(), {title!r}, width=600)"
+        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
     with right:
         if asked.method in (ROLLOUT, RELEVANCE):
             label = "Tokens shaded by score"
@@ -131,9 +132,11 @@ def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
         st.metric("Change", f"{effect.change:+.4f}", width="content")
     chart = partial(charts.heatmap, look.head, width=420)
     figures.show(chart(theme=figures.theme()))
-    offer(
-        Result(asked.name, chart, causing.effect_table(look.head, effect), *lines.causes(look.wanted, look.head, asked))
+    table, figure = (
+        causing.effect_table(look.head, effect),
+        f"charts.heatmap(trace[{look.head.layer}, {look.head.head}], width=420)",
     )
+    offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
 
 
 def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
@@ -144,6 +147,7 @@ def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
         st.text(f"{found.about}: {table['before'].iloc[0]:.4f} with all heads")
         grid = figures.framed(chart(theme=figures.theme()), look.head)
         figures.clickable(grid, "grid", select_head, ("layer", "head"))
-        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked)))
+        figure = f'charts.change_grid(table, "change", {title!r}, width=560)'
+        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
     with right:
         listed(table, "changes")

@@ -12,7 +12,7 @@ from .. import charts
 from ..analysis.compare import Comparison, compare_heads
 from ..tokens import printable
 from ..trace import Head, Trace
-from . import comparing, figures, lines, runs
+from . import comparing, exports, figures, lines, runs
 from .choices import offered
 from .controls import choose, choose_number, switch
 from .network import computed, network, wait_for_click
@@ -132,7 +132,7 @@ def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[comparing.Pa
     with left:
         grid = figures.framed(chart(theme=figures.theme()), other if mode == HEADS else look.head)
         figures.clickable(grid, "grid", pick, ("layer", "head"))
-        offer(Result("distances", chart, table, every_python(look, wanted, mode)))
+        offer(Result("distances", chart, table, every_python(look, wanted, mode, title)))
     with right:
         listed(table, "distances", pick)
 
@@ -147,29 +147,28 @@ def _select_second(place: Any) -> None:
 
 def python(look: Look, wanted: Wanted, other: Head) -> str:
     """The lines that compare the two heads."""
-    return "\n".join(
-        (
-            "import attnviz",
-            "from attnviz.analysis.compare import compare_heads",
-            "",
-            *_traces(look, wanted),
-            f"one, other = trace[{look.head.layer}, {look.head.head}], second[{other.layer}, {other.head}]",
-            "compare_heads(one, other).table()",
-            'attnviz.charts.difference(one, other).save("difference.svg")',
-        )
-    )
+    places = f"trace[{look.head.layer}, {look.head.head}], second[{other.layer}, {other.head}]"
+    made = (*_traces(look, wanted), f"one, other = {places}", "table = compare_heads(one, other).table()")
+    imports = ("from attnviz.analysis.compare import compare_heads",)
+    return lines.written(imports, made, "charts.difference(one, other, width=500)", "difference")
 
 
-def every_python(look: Look, wanted: Wanted, mode: str) -> str:
+def every_python(look: Look, wanted: Wanted, mode: str, title: str) -> str:
     """The lines that give the table of heads."""
+    figure = f'charts.score_grid(table, "distance", {title!r}, width=560)'
     if mode != HEADS:
-        start = ("import attnviz", "from attnviz.analysis.compare import compare_traces", "")
-        return "\n".join((*start, *_traces(look, wanted), "compare_traces(trace, second)"))
-    head = ("import attnviz", "from attnviz.analysis.compare import compare_heads", "", lines.recorded(look.wanted))
-    place = f"trace[{look.head.layer}, {look.head.head}]"
-    return "\n".join((*head, f"[compare_heads({place}, other).mean for other in trace.every_head()]"))
+        imports = ("from attnviz.analysis.compare import compare_traces",)
+        made = (*_traces(look, wanted), "table = compare_traces(trace, second)")
+        return lines.written(imports, made, figure, "distances")
+    pairs = (
+        *exports.trace_lines(look),
+        f"pairs = comparing.with_every(trace[{look.head.layer}, {look.head.head}], trace)",
+        'table = comparing.distances(pairs, Job("distances"))',
+    )
+    own = ("from attnviz.dashboard import comparing", "from attnviz.dashboard.jobs import Job")
+    return lines.written(own, pairs, figure, "distances")
 
 
-def _traces(look: Look, wanted: Wanted) -> tuple[str, str]:
+def _traces(look: Look, wanted: Wanted) -> tuple[str, ...]:
     second = lines.recorded(wanted).removeprefix("trace = ")
-    return lines.recorded(look.wanted), f"second = {'trace' if wanted == look.wanted else second}"
+    return (*exports.trace_lines(look), f"second = {'trace' if wanted == look.wanted else second}")

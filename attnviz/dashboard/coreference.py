@@ -13,7 +13,7 @@ from ..analysis.windows import Window
 from . import annotated, figures
 from .controls import choose
 from .given import given, one_of
-from .lines import command
+from .lines import command, written
 from .network import computed, network
 from .results import Result, listed, offer
 from .selection import select_head
@@ -39,7 +39,7 @@ def draw(look: Look) -> None:
     window = computed(key, partial(annotated.first_window, document, model, tokenizer), 1 << 22)
     asked = annotated.asked(window)
     if asked:
-        _text(look, window, asked, kind)
+        _text(look, window, asked, kind, documents.index(document))
     left, right = st.columns([3, 2], gap="large")
     with left:
         _grid(look, found, kind)
@@ -54,7 +54,7 @@ def draw(look: Look) -> None:
         st.dataframe(found.split(look.head.layer, look.head.head, kind).round(3), hide_index=True)
 
 
-def _text(look: Look, window: Window, asked: list[Query], kind: str) -> None:
+def _text(look: Look, window: Window, asked: list[Query], kind: str, place: int) -> None:
     """The text with arcs; a click on a word chooses its mention."""
     layer, head = look.head.layer, look.head.head
     answers = [annotated.answer_of(window, query, kind, layer, head) for query in asked]
@@ -67,8 +67,10 @@ def _text(look: Look, window: Window, asked: list[Query], kind: str) -> None:
         if names:
             st.session_state["mention"] = names[0]
 
-    chart = charts.arcs(words, drawn, marks, title, theme=figures.theme())
-    figures.clickable(chart, "words", pick, ("word",))
+    chart = partial(charts.arcs, words, drawn, marks, title)
+    figures.clickable(chart(theme=figures.theme()), "words", pick, ("word",))
+    code = arcs_python(look.wanted.model, kind, place, (layer, head), title)
+    offer(Result("coreference-arcs", chart, annotated.arc_table(drawn), code))
 
 
 def name(window: Window, query: Query) -> str:
@@ -92,8 +94,8 @@ def _grid(look: Look, found: Any, kind: str) -> None:
     grid = figures.framed(chart(theme=figures.theme()), look.head)
     figures.clickable(grid, "grid", select_head, ("layer", "head"))
     st.caption(LIMIT)
-    line = command("coref", look.wanted.model, "texts.txt", f"--candidates={kind}")
-    offer(Result("coreference", chart, table, python(look.wanted.model, kind), line))
+    line = command("coref", look.wanted.model, "texts.txt", f"--candidates={kind}", "-o", "coreference.svg")
+    offer(Result("coreference", chart, table, python(look.wanted.model, kind, title), line))
 
 
 def _rules(found: Any, kind: str) -> None:
@@ -103,15 +105,25 @@ def _rules(found: Any, kind: str) -> None:
     st.dataframe(found.baselines(kind).round(3), hide_index=True)
 
 
-def python(model: str, kind: str) -> str:
+def python(model: str, kind: str, title: str) -> str:
     """The lines that give the table, from a file of the same texts."""
-    return "\n".join(
-        (
-            "import attnviz",
-            "from attnviz.analysis.coreference import coreference",
-            "from attnviz.analysis.readers import read",
-            "",
-            f"model, tokenizer = attnviz.load_model({model!r})",
-            f'coreference(read("texts.txt"), model, tokenizer).table({kind!r})',
-        )
+    made = (
+        f"model, tokenizer = attnviz.load_model({model!r})",
+        f'table = coreference(read("texts.txt"), model, tokenizer).table({kind!r})',
     )
+    imports = ("from attnviz.analysis.coreference import coreference", "from attnviz.analysis.readers import read")
+    return written(imports, made, f'charts.score_grid(table, "accuracy", {title!r}, width=560)', "coreference")
+
+
+def arcs_python(model: str, kind: str, place: int, head: tuple[int, int], title: str) -> str:
+    """The lines that draw the text at a place of a file of the same texts."""
+    made = (
+        f"model, tokenizer = attnviz.load_model({model!r})",
+        f'window = annotated.first_window(read("texts.txt")[{place}], model, tokenizer, Job("arcs"))',
+        "asked = annotated.asked(window)",
+        f"answers = [annotated.answer_of(window, query, {kind!r}, *{head}) for query in asked]",
+        "arcs = annotated.coreference_arcs(window, asked, answers)",
+        "marks = annotated.mention_marks(window.document)",
+    )
+    figure = f"charts.arcs(window.document.words, arcs, marks, {title!r})"
+    return written(annotated.IMPORTS, made, figure, "coreference-arcs")

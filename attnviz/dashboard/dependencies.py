@@ -14,7 +14,7 @@ from ..errors import DataError
 from . import annotated, figures
 from .controls import choose, switch
 from .given import given
-from .lines import command
+from .lines import command, written
 from .network import computed, network
 from .results import Result, listed, offer
 from .selection import select_head
@@ -57,16 +57,11 @@ def draw(look: Look) -> None:
         _relations(found)
 
 
-def sentences(documents: tuple[Document, ...]) -> list[Document]:
-    """Every sentence of more than one word as a document of its own."""
-    parts = [document.part(*span) for document in documents for span in document.sentences]
-    return [part for part in parts if len(part.words) > 1]
-
-
 def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer: Any, direction: str) -> None:
-    parts = sentences(documents)
+    parts = annotated.sentences(documents)
     names = [f"{place} {' '.join(part.words[:8])}" for place, part in enumerate(parts, 1)]
-    part = parts[names.index(choose("Sentence", names, "sentence"))]
+    place = names.index(choose("Sentence", names, "sentence"))
+    part = parts[place]
     if part.heads is None:
         raise DataError(f"{part.name} has no syntactic heads and relations: give a CoNLL-U file")
     key = (look.wanted.model, part, "window")
@@ -74,29 +69,23 @@ def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer
     layer, head = look.head.layer, look.head.head
     drawn = annotated.dependency_arcs(window, layer, head, direction)
     title = f"Above: the annotation. Below: what layer {layer}, head {head} answers, {direction}"
-    figures.show(charts.arcs(window.document.words, drawn, title=title, theme=figures.theme()))
-
-
-def scores(found: Dependencies, relation: str, direction: str) -> Any:
-    """One row per head, best first."""
-    import pandas as pd
-
-    accuracy = found.accuracy(relation, direction)
-    rows = [(layer, head, value) for (layer, head), value in zip(found.heads, accuracy.tolist(), strict=True)]
-    table = pd.DataFrame(rows, columns=["layer", "head", "accuracy"])
-    return table.sort_values("accuracy", ascending=False, kind="stable", ignore_index=True)
+    chart = partial(charts.arcs, window.document.words, drawn, title=title)
+    figures.show(chart(theme=figures.theme()))
+    code = arcs_python(look.wanted.model, place, (layer, head), direction, title)
+    offer(Result("dependency-arcs", chart, annotated.arc_table(drawn), code))
 
 
 def _grid(look: Look, found: Dependencies, direction: str) -> None:
     relation = choose("Relation", found.relations(1), "relation", width=320)
-    table = scores(found, relation, direction)
+    table = annotated.scores(found, relation, direction)
     title = f"Share of {relation} arcs a head finds, {direction}"
     chart = partial(charts.score_grid, table, "accuracy", title, width=560)
     grid = figures.framed(chart(theme=figures.theme()), look.head)
     figures.clickable(grid, "grid", select_head, ("layer", "head"))
     st.caption(LIMIT)
-    code = python(look.wanted.model, relation, direction)
-    offer(Result("dependencies", chart, table, code, command("deps", look.wanted.model, "sentences.conllu")))
+    code = python(look.wanted.model, relation, direction, title)
+    line = command("deps", look.wanted.model, "sentences.conllu", f"--relation={relation}", "-o", "dependencies.csv")
+    offer(Result("dependencies", chart, table, code, line))
     listed(table.head(8), "best")
 
 
@@ -109,16 +98,28 @@ def _relations(found: Dependencies) -> None:
     listed(found.table(FEW if len(found.arcs) > 10 * FEW else 1), "relations")
 
 
-def python(model: str, relation: str, direction: str) -> str:
+def python(model: str, relation: str, direction: str, title: str) -> str:
     """The lines that give the table, from a file of the same sentences."""
-    return "\n".join(
-        (
-            "import attnviz",
-            "from attnviz.analysis.dependencies import dependencies",
-            "from attnviz.analysis.readers import read",
-            "",
-            f"model, tokenizer = attnviz.load_model({model!r})",
-            'found = dependencies(read("sentences.conllu"), model, tokenizer)',
-            f"found.accuracy({relation!r}, {direction!r})",
-        )
+    made = (
+        f"model, tokenizer = attnviz.load_model({model!r})",
+        'found = dependencies(read("sentences.conllu"), model, tokenizer)',
+        f"table = annotated.scores(found, {relation!r}, {direction!r})",
     )
+    imports = (
+        "from attnviz.analysis.dependencies import dependencies",
+        "from attnviz.analysis.readers import read",
+        "from attnviz.dashboard import annotated",
+    )
+    return written(imports, made, f'charts.score_grid(table, "accuracy", {title!r}, width=560)', "dependencies")
+
+
+def arcs_python(model: str, place: int, head: tuple[int, int], direction: str, title: str) -> str:
+    """The lines that draw the sentence at a place of a file of the same sentences."""
+    made = (
+        f"model, tokenizer = attnviz.load_model({model!r})",
+        f'sentence = annotated.sentences(read("sentences.conllu"))[{place}]',
+        'window = annotated.first_window(sentence, model, tokenizer, Job("arcs"))',
+        f"arcs = annotated.dependency_arcs(window, *{head}, {direction!r})",
+    )
+    figure = f"charts.arcs(window.document.words, arcs, title={title!r})"
+    return written(annotated.IMPORTS, made, figure, "dependency-arcs")

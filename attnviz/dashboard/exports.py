@@ -31,9 +31,10 @@ NUMBERS = ("json", "csv", "parquet")
 
 def offer(look: sidebar.Look, view: str, **options: Any) -> None:
     """A button that opens to the files and lines of one view; options are those of `figure`."""
-    with st.popover("Export", icon=":material/download:", key=f"export_{view}"):
+    key = f"{view}_of_head" if "layer" in options else view
+    with st.popover("Export", icon=":material/download:", key=f"export_{key}"):
         style = st.segmented_control(
-            "Style", STYLES, default="screen", required=True, key=f"style_{view}", label_visibility="collapsed"
+            "Style", STYLES, default="screen", required=True, key=f"style_{key}", label_visibility="collapsed"
         )
         too_many = too_many_numbers(look, view)
         with st.container(horizontal=True, gap="xsmall"):
@@ -43,7 +44,7 @@ def offer(look: sidebar.Look, view: str, **options: Any) -> None:
                     partial(_file, look, view, options, kind, style),
                     file_name(look, view, options, kind),
                     MIME[kind],
-                    key=f"{view}_{kind}",
+                    key=f"{key}_{kind}",
                     on_click="ignore",
                     disabled=kind in NUMBERS and bool(too_many),
                 )

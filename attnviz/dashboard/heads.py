@@ -13,7 +13,9 @@ from ..analysis.roles import prefix_matching
 from . import exports, figures, runs
 from .controls import choose, switch
 from .jobs import READING, Job
+from .lines import written
 from .network import computed, network
+from .results import Result, offer
 from .selection import row_of, select_head
 from .sidebar import Look, heads_table
 from .statistics import PROBED, STATISTICS, title
@@ -87,10 +89,24 @@ def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _grid(look: Look, table: pd.DataFrame, column: str) -> None:
-    chart = charts.head_grid(look.trace, column, table=table, theme=figures.theme(), width=560)
-    figures.clickable(figures.framed(chart, look.head), "grid", select_head, PLACE)
-    if column not in PROBED:
+    chart = partial(charts.head_grid, look.trace, column, table=table, width=560)
+    grid = figures.framed(chart(theme=figures.theme()), look.head)
+    figures.clickable(grid, "grid", select_head, PLACE)
+    if column in PROBED:
+        offer(Result(column, chart, table, probed_python(look, column)))
+    else:
         exports.offer(look, "heads", column=column)
+
+
+def probed_python(look: Look, column: str) -> str:
+    """The lines that run random tokens that repeat."""
+    made = (
+        f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
+        *exports.trace_lines(look),
+        'table = trace.heads().merge(prefix_matching(model, tokenizer), on=["layer", "head"], how="left")',
+    )
+    imports = ("from attnviz.analysis.roles import prefix_matching",)
+    return written(imports, made, f"charts.head_grid(trace, {column!r}, table=table, width=560)", column)
 
 
 def _maps(look: Look, table: pd.DataFrame, _: str) -> None:

@@ -20,7 +20,7 @@ from ..tokens import TokenAxis, named
 from ..trace import Head, Record, Trace
 from ..views import Dense, QueryKey
 from .jobs import Job, watched
-from .runs import twin
+from .runs import Wanted, twin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,14 +111,14 @@ def shuffled_toy(head: int, positions: bool) -> Shuffled:
 
 
 def shuffled_model(
-    model: Any, tokenizer: Any, text: str, place: tuple[int, int], positions: bool, job: Job
+    model: Any, tokenizer: Any, wanted: Wanted, place: tuple[int, int], positions: bool, job: Job
 ) -> Shuffled:
     """The model run on the text and on the same tokens in another order, special tokens at the ends staying put.
 
     Without position information every token is told the same position.
     """
     own = twin(model)
-    inputs = tokenizer(text, return_tensors="pt")
+    inputs = tokenizer(wanted.text, return_tensors="pt")
     ids = inputs["input_ids"][:, :LONGEST]
     special = set(tokenizer.all_special_ids)
     fixed = [index for index, token in enumerate(ids[0].tolist()) if token in special]
@@ -128,6 +128,7 @@ def shuffled_model(
     for given in (ids, ids[:, order]):
         with watched(own, job, "Reading the tokens"), torch.inference_mode(), record(own, tokenizer=tokenizer) as trace:
             own(input_ids=given, position_ids=where)
+        trace.model = wanted.model
         heads.append(trace[place])
     return Shuffled(_shown(heads[0], heads[0].weights()), _shown(heads[0], _back(heads[1].weights(), order)))
 

@@ -35,9 +35,10 @@ def recorded(wanted: Wanted) -> str:
     return f"trace = attnviz.inspect({wanted.model!r}, {wanted.text!r})"
 
 
-def kept(made: Sequence[str], figure: str, name: str) -> str:
-    """Lines of Python, and after them the one that writes what they made as a figure."""
-    return "\n".join((*made, f'export({figure}, "{name}.svg")'))
+def written(imports: Sequence[str], made: Sequence[str], figure: str, name: str) -> str:
+    """Lines of Python: imports, what makes the trace and the table, and the one that writes the figure."""
+    start = ("import attnviz", *imports, "from attnviz import charts", "from attnviz.export import export", "")
+    return "\n".join((*start, *made, f'export({figure}, "{name}.svg")'))
 
 
 def command(*words: str) -> str:
@@ -60,45 +61,50 @@ class Asked:
         return f"causes-{self.method.lower().replace(' ', '-')}"
 
 
-def causes(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str]:
-    """Python and command line of one way to look for causes; "" where no command does the same."""
+def causes(wanted: Wanted, head: Head, asked: Asked, figure: str) -> tuple[str, str]:
+    """Python and command line of one way to look for causes; "" where no command does the same. figure is the
+    expression that draws what the lines made."""
     if asked.method == ROLLOUT:
         text = [] if wanted.saved else [wanted.text]
-        start = ("from attnviz.analysis.flow import rollout", "", recorded(wanted), f"rollout(trace, {asked.token})")
-        return "\n".join(("import attnviz", *start)), command("rollout", wanted.model, *text, f"--token={asked.token}")
-    module, names, body, words = _measured(head, asked)
+        run = (recorded(wanted), f"found = rollout(trace, {asked.token})")
+        python = written(("from attnviz.analysis.flow import rollout",), run, figure, asked.name)
+        return python, _file(asked, "rollout", wanted.model, *text, f"--token={asked.token}")
+    module, names, body, words = _measured(wanted, head, asked)
     question = ", ".join(f"{name}={value!r}" for name, value in asked.question.items())
-    python = (
-        "import attnviz",
+    imports = (
         f"from attnviz.analysis.{module} import {names}",
         f"from attnviz.analysis.cases import {'alone, ' * (asked.method == RELEVANCE)}case",
-        "",
+    )
+    made = (
         f"model, tokenizer = attnviz.load_model({wanted.model!r})",
-        f"found = case(model, tokenizer, {wanted.text!r}, {question})",
-        body,
+        f"asked = case(model, tokenizer, {wanted.text!r}, {question})",
+        *body,
     )
     flags = [f"--{FLAGS[name]}={value}" for name, value in asked.question.items()]
-    return "\n".join(python), command(words[0], wanted.model, wanted.text, *flags, *words[1:]) if words else ""
+    line = _file(asked, words[0], wanted.model, wanted.text, *flags, *words[1:]) if words else ""
+    return written(imports, made, figure, asked.name), line
 
 
-def _measured(head: Head, asked: Asked) -> tuple[str, str, str, tuple[str, ...]]:
-    """Module, name, last line of Python, and the words of the command."""
-    given = "found.inputs, found.measure"
+def _file(asked: Asked, *words: str) -> str:
+    """The command line that writes a figure, or the table where it is about one head."""
+    return command(*words, "-o", f"{asked.name}.{'csv' if asked.method == HEAD else 'svg'}")
+
+
+def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    """Module, names, last lines of Python, and the words of the command."""
+    given = "asked.inputs, asked.measure"
     how = "" if asked.how == "zero" else f', how="{asked.how}"'
     if asked.method == RELEVANCE:
-        body = "one = alone(found)\npassed = gradients(model, one.inputs, one.measure, tokenizer=tokenizer)"
-        return "gradients", "gradients", f"{body}\npassed.relevance({asked.token})", ()
+        one = ("asked = alone(asked)", f"passed = gradients(model, {given}, tokenizer=tokenizer)")
+        return "gradients", "gradients", (*one, f"found = passed.relevance({asked.token})"), ()
     if asked.method == HEAD:
         place = f"({head.layer}, {head.head})"
-        body = f"ablate(model, found.inputs, [{place}], found.measure{how})"
-        return (
-            "ablation",
-            "ablate",
-            body,
-            ("ablate", f"--heads={head.layer}.{head.head}", f"--how={asked.how}"),
-        )
+        effect = f"effect = ablate(model, asked.inputs, [{place}], asked.measure{how})"
+        words = ("ablate", f"--heads={head.layer}.{head.head}", f"--how={asked.how}")
+        return "ablation", "ablate", (effect, recorded(wanted)), words
     if asked.method == HEADS:
-        return "ablation", "ablate_each", f"ablate_each(model, {given}{how})", ("ablate", f"--how={asked.how}")
+        table = f"table = ablate_each(model, {given}{how})"
+        return "ablation", "ablate_each", (table,), ("ablate", f"--how={asked.how}")
     kind = "integrated gradients" if asked.method == INTEGRATED else "ablation"
-    body = f'attribute_tokens(model, tokenizer, {given}, method="{kind}")'
-    return "attribution", "attribute_tokens", body, ("attribute", f"--method={kind}")
+    found = f'found = attribute_tokens(model, tokenizer, {given}, method="{kind}")'
+    return "attribution", "attribute_tokens", (found,), ("attribute", f"--method={kind}")

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from .. import charts
-from . import figures, frames, lines
+from ..charts.links import LINKS
+from . import exports, figures, frames
 from .controls import switch
+from .lines import written
 from .results import Result, offer
 from .selection import row_of, select_token
 from .sidebar import Look
@@ -34,14 +36,15 @@ def draw(look: Look) -> None:
 def _strongest(look: Look) -> None:
     """Our own view, and the same as a table."""
     with st.container(width=320):
-        count = st.slider("Links", 5, MOST, 40, 5, key="count", bind="query-params")
+        count = st.slider("Links", 5, MOST, LINKS, 5, key="count", bind="query-params")
     st.caption("A strong link says where the head looked, not that what it found there mattered.")
     left, right = st.columns([3, 2], gap="large")
     chart = partial(charts.links, look.head, count, width=520)
     table = look.head.links(count)
     with left:
         figures.show(chart(theme=figures.theme()))
-        offer(Result("links", chart, table, python(look, count), command(look)))
+        line = exports.command(look, "links", exports.place_of(look.head)) if count == LINKS else ""
+        offer(Result("links", chart, table, python(look, count), line))
     with right:
         _table(table)
 
@@ -66,20 +69,6 @@ def _table(table: pd.DataFrame) -> None:
 
 def python(look: Look, count: int) -> str:
     """The lines that give table and figure."""
-    return "\n".join(
-        (
-            "import attnviz",
-            "",
-            lines.recorded(look.wanted),
-            f"head = trace[{look.head.layer}, {look.head.head}]",
-            f"head.links({count})",
-            f'attnviz.charts.links(head, {count}).save("links.svg")',
-        )
-    )
-
-
-def command(look: Look) -> str:
-    """The command line that writes the figure."""
-    text = [] if look.wanted.saved else [look.wanted.text]
-    place = ("--layer", str(look.head.layer), "--head", str(look.head.head))
-    return lines.command("export", look.wanted.model, *text, "--view", "links", *place, "-o", "links.svg")
+    place = f"trace[{look.head.layer}, {look.head.head}]"
+    made = (*exports.trace_lines(look), f"head = {place}", f"table = head.links({count})")
+    return written((), made, f"charts.links(head, {count}, width=520)", "links")

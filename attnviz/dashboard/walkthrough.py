@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import streamlit as st
 from .. import charts
 from ..analysis.sparsity import cost_table
 from ..charts import lessons as figures_of
+from ..export.data import scaling_table
 from ..trace import Head, Trace
 from ..views import QueryKey
 from . import exports, figures, lessons, lines
@@ -38,12 +40,22 @@ def _head(look: Look, toy: bool) -> Head:
 
 def _scaling(look: Look, toy: bool) -> None:
     head = _head(look, toy)
-    words, chart = st.columns([2, 5], gap="large")
+    words, place = st.columns([2, 5], gap="large")
     with words:
         st.markdown(SCALING)
-        if not toy:
+        if toy:
+            chart = partial(charts.scaling, head, width=660)
+            offer(
+                Result(
+                    "scaling",
+                    chart,
+                    scaling_table(head),
+                    code(look, toy, (), "charts.scaling(head, width=660)", "scaling"),
+                )
+            )
+        else:
             exports.offer(look, "scaling", **exports.place_of(head))
-    with chart:
+    with place:
         figures.show(charts.scaling(head, theme=figures.theme(), width=660))
 
 
@@ -58,7 +70,9 @@ def _gradients(look: Look, toy: bool) -> None:
         st.text(f"query {query} {head.rows[query].label}")
         _steps(table, divisor)
     with chart:
-        _figure("gradients", partial(figures_of.gradients, table, divisor, width=560), table, look, CODE["gradients"])
+        made = (f"table, divisor = lessons.gradients(head, {query})",)
+        lines_of = code(look, toy, made, "charts.lessons.gradients(table, divisor, width=560)", "gradients")
+        _figure(Result("gradients", partial(figures_of.gradients, table, divisor, width=560), table, lines_of))
 
 
 def _steps(table: Any, divisor: float) -> None:
@@ -77,7 +91,9 @@ def _mask(look: Look, toy: bool) -> None:
             st.subheader(title, anchor=False)
             figures.show(charts.heatmap(head, theme=figures.theme(), width=440))
     chart = partial(charts.difference, found.without, found.with_mask, width=500)
-    offer(Result("mask", chart, _cells(found.without, found.with_mask), CODE["mask"]))
+    drawn = "charts.difference(found.without, found.with_mask, width=500)"
+    lines_of = code(look, toy, ("found = lessons.masked(head)",), drawn, "mask")
+    offer(Result("mask", chart, _cells(found.without, found.with_mask), lines_of))
 
 
 def _order(look: Look, toy: bool) -> None:
@@ -90,7 +106,21 @@ def _order(look: Look, toy: bool) -> None:
             st.metric("Largest change of a weight", f"{found.change:.4f}", width="content")
             chart = partial(charts.difference, found.before, found.after, "Shuffled less before", top, width=460)
             name = f"order-{'with' if positions else 'without'}-positions"
-            _figure(name, chart, _cells(found.before, found.after), look, CODE["order"])
+            drawn = f'charts.difference(found.before, found.after, "Shuffled less before", {top!r}, width=460)'
+            lines_of = code(look, toy, _shuffling(look, toy, positions), drawn, name)
+            _figure(Result(name, chart, _cells(found.before, found.after), lines_of))
+
+
+def _shuffling(look: Look, toy: bool, positions: bool) -> tuple[str, ...]:
+    """The lines that shuffle."""
+    if toy:
+        return (f"found = lessons.shuffled_toy(head.head, {positions})",)
+    place = (look.head.layer, look.head.head)
+    return (
+        f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
+        f"wanted = lessons.Wanted({look.wanted.model!r}, {look.wanted.text!r})",
+        f'found = lessons.shuffled_model(model, tokenizer, wanted, {place}, {positions}, Job("order"))',
+    )
 
 
 def _shuffled(look: Look, toy: bool, positions: bool) -> lessons.Shuffled:
@@ -98,7 +128,7 @@ def _shuffled(look: Look, toy: bool, positions: bool) -> lessons.Shuffled:
         return lessons.shuffled_toy(look.head.head % 2, positions)
     model, tokenizer = network(look.wanted)
     place = (look.head.layer, look.head.head)
-    work = partial(lessons.shuffled_model, model, tokenizer, look.wanted.text, place, positions)
+    work = partial(lessons.shuffled_model, model, tokenizer, look.wanted, place, positions)
     found: lessons.Shuffled = computed((look.wanted, place, positions, "shuffled"), work)
     return found
 
@@ -112,7 +142,9 @@ def _heads(look: Look, toy: bool) -> None:
         st.markdown(HEADS)
         st.dataframe(table.round(3), hide_index=True, height=260)
     with chart:
-        _figure("heads", partial(figures_of.heads_and_one, table, width=560), table, look, CODE["heads"])
+        made = ("table = lessons.one_or_many(trace, head.layer)",)
+        lines_of = code(look, toy, made, "charts.lessons.heads_and_one(table, width=560)", "one-or-many")
+        _figure(Result("one-or-many", partial(figures_of.heads_and_one, table, width=560), table, lines_of))
 
 
 def _cost(look: Look, toy: bool) -> None:
@@ -123,8 +155,10 @@ def _cost(look: Look, toy: bool) -> None:
     with words:
         st.markdown(COST)
     with chart:
-        code = f"from attnviz.analysis.sparsity import cost_table\n\ncost_table({LENGTHS}, head_size={size})"
-        _figure("cost", partial(figures_of.cost, table, width=560), table, None, code)
+        made = (f"table = cost_table({LENGTHS}, head_size={size})",)
+        imports = ("import attnviz.charts.lessons", "from attnviz.analysis.sparsity import cost_table")
+        lines_of = lines.written(imports, made, "charts.lessons.cost(table, width=560)", "cost")
+        _figure(Result("cost", partial(figures_of.cost, table, width=560), table, lines_of))
     st.dataframe(table, hide_index=True, column_config={name: _compact() for name in table.columns if name != "tokens"})
 
 
@@ -132,16 +166,22 @@ def _compact() -> Any:
     return st.column_config.NumberColumn(format="compact")
 
 
-def _figure(name: str, chart: Any, table: Any, look: Look | None, code: str) -> None:
+def _figure(result: Result) -> None:
     """A chart with its files."""
-    figures.show(chart(theme=figures.theme()))
-    start = "" if look is None else f"import attnviz\n{code_head(look)}\n"
-    offer(Result(name, chart, table, start + code))
+    figures.show(result.chart(theme=figures.theme()))
+    offer(result)
 
 
-def code_head(look: Look) -> str:
-    """The lines that make trace and head."""
-    return f"\n{lines.recorded(look.wanted)}\nhead = trace[{look.head.layer}, {look.head.head}]"
+def code(look: Look, toy: bool, made: Sequence[str], figure: str, name: str) -> str:
+    """The lines of Python that make a figure from trace and head."""
+    imports = (
+        "import attnviz.charts.lessons",
+        "from attnviz.dashboard import lessons",
+        "from attnviz.dashboard.jobs import Job",
+    )
+    trace = ["trace = lessons.toy()"] if toy else exports.trace_lines(look)
+    place = (0, look.head.head % 2) if toy else (look.head.layer, look.head.head)
+    return lines.written(imports, (*trace, f"head = trace[{place[0]}, {place[1]}]", *made), figure, name)
 
 
 def _cells(one: Head, other: Head) -> Any:
@@ -154,34 +194,6 @@ def _cells(one: Head, other: Head) -> Any:
     columns = {"query": query, "key": key, "one": one.weights(), "other": other.weights()}
     return pd.DataFrame({name: value.flatten().tolist() for name, value in columns.items()})
 
-
-CODE = {
-    "gradients": """\
-from attnviz.analysis.theory import scaling
-
-view = head.view.view
-scores = view.query[0, 0, -1] @ view.key[0, 0].T
-scaling(scores, [1, 1 / view.scale])""",
-    "mask": """\
-from attnviz.analysis.theory import masked
-
-view = head.view.view
-scores = view.query[0, 0] @ view.key[0, 0].T * view.scale
-masked(scores, scores.isfinite().tril())""",
-    "order": """\
-from attnviz.analysis.theory import shuffled
-
-view = head.view.view
-query, key = view.query[0, 0], view.key[0, 0]
-shuffled(query, key, list(range(len(query)))[::-1])""",
-    "heads": """\
-from attnviz.analysis.theory import one_head_or_many
-
-view = trace.view(head.layer).view
-query, key = (part[0].transpose(0, 1).flatten(1) for part in (view.query, view.key))
-one_head_or_many(query, key, view.query.shape[1])""",
-}
-"""The lines behind each figure, once trace and head are there."""
 
 TOPICS = {
     "Scaling": _scaling,

@@ -13,7 +13,6 @@ from attnviz.analysis.windows import Window
 from attnviz.dashboard import annotated
 from attnviz.dashboard.coreference import EXAMPLE
 from attnviz.dashboard.dependencies import EXAMPLE as SENTENCES
-from attnviz.dashboard.dependencies import scores, sentences
 from attnviz.dashboard.safe import plain
 from attnviz.errors import DataError
 
@@ -102,7 +101,7 @@ def test_an_unknown_ending_names_the_formats():
 def test_examples_are_right():
     (found,) = annotated.typed_brackets(EXAMPLE)
     assert [mention.cluster for mention in found.mentions] == ["1", "2", "1", "2", "1"]
-    first, second = sentences(annotated.typed_conllu(SENTENCES))
+    first, second = annotated.sentences(annotated.typed_conllu(SENTENCES))
     assert first.words == ("The", "cat", "chased", "a", "mouse")
     assert second.heads == (1, 1, 4, 4, 1)
 
@@ -110,7 +109,7 @@ def test_examples_are_right():
 def test_dependencies_agree_with_the_library(real, model_folder):
     app = real("dependencies", model="bert", relation="det", direction="to dependent")
     found = dependencies(annotated.typed_conllu(SENTENCES), *load_model(model_folder / "bert"))
-    expected = scores(found, "det", "to dependent")
+    expected = annotated.scores(found, "det", "to dependent")
     shown = app.dataframe[0].value
     assert shown["accuracy"].tolist() == pytest.approx(expected["accuracy"].tolist()[:8], abs=1e-4)
     assert not app.error

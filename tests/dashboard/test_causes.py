@@ -87,18 +87,11 @@ def test_a_saved_trace_has_no_model_to_run(visit, monkeypatch, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("method", ["Relevance", "This head", "Every head", "Each token"])
-def test_the_lines_run(model_folder, method):
-    wanted = Wanted(str(model_folder / "bert"), TEXT)
-    python, _ = lines.causes(wanted, make_trace()[1, 2], Asked(method, 3, "mean", {"second": SECOND}))
-    exec(python, {})
-
-
 def test_the_command_of_one_head():
-    _, command = lines.causes(
-        Wanted("smollm2", "a b"), make_trace()[1, 2], Asked("This head", 0, "zero", {"target": " x"})
-    )
-    assert command == "attnviz ablate smollm2 'a b' '--target= x' --heads=1.2 --how=zero"
+    asked = Asked("This head", 0, "zero", {"target": " x"})
+    _, command = lines.causes(Wanted("smollm2", "a b"), make_trace()[1, 2], asked, "charts.heatmap(trace[1, 2])")
+    words = "attnviz ablate smollm2 'a b' '--target= x' --heads=1.2 --how=zero -o causes-this-head.csv"
+    assert command == words
 
 
 def test_alone_is_the_same_number_of_one_text(model_folder):

@@ -21,6 +21,8 @@ OFFERED = [
     ("thumbnails", {"shared": True}),
     ("entropy", {}),
     ("entropy", {"normalised": True}),
+    ("entropy", {"layer": 1, "head": 2}),
+    ("links", {"layer": 1, "head": 2}),
     ("heatmap", {"layer": 1, "head": 2}),
     ("scaling", {"layer": 1, "head": 2}),
     ("map", {"layer": 0, "head": 1}),

@@ -10,6 +10,7 @@ from attnviz import inspect, load_model
 from attnviz.charts import lessons as charts
 from attnviz.dashboard import lessons
 from attnviz.dashboard.jobs import Job
+from attnviz.dashboard.runs import Wanted
 from attnviz.dashboard.walkthrough import TOPICS
 from attnviz.errors import UsageError
 
@@ -57,7 +58,10 @@ def test_shuffling_the_toy(head):
 
 def test_shuffling_an_encoder_matters_only_with_positions(model_folder):
     model, tokenizer = load_model(model_folder / "bert")
-    found = [lessons.shuffled_model(model, tokenizer, TEXT, (1, 2), told, Job("x")) for told in (False, True)]
+    found = [
+        lessons.shuffled_model(model, tokenizer, Wanted("model", TEXT), (1, 2), told, Job("x"))
+        for told in (False, True)
+    ]
     assert found[0].change < 1e-5
     assert found[1].change > 1e-4
     assert torch.allclose(found[1].before.weights(), inspect((model, tokenizer), TEXT)[1, 2].weights(), atol=1e-6)
@@ -65,7 +69,7 @@ def test_shuffling_an_encoder_matters_only_with_positions(model_folder):
 
 def test_a_causal_mask_lets_order_in(model_folder):
     model, tokenizer = load_model(model_folder / "llama")
-    assert lessons.shuffled_model(model, tokenizer, TEXT, (0, 1), False, Job("x")).change > 1e-3
+    assert lessons.shuffled_model(model, tokenizer, Wanted("model", TEXT), (0, 1), False, Job("x")).change > 1e-3
 
 
 def test_an_order_is_the_same_every_time_and_keeps_what_is_fixed():
