@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from .errors import TraceFileError, UsageError
 from .files import check_place, written
 from .statespace import StateSpace
 from .tokens import Token, TokenAxis
-from .trace import Record, Trace
-from .views import Dense, QueryKey
+from .trace import AXES, Record, Trace
+from .typed import fits, well_typed
+from .views import Dense, QueryKey, Shape
 
 FORMAT = 1
 """The version of the format; a file of another one is refused."""
@@ -101,8 +103,9 @@ def load(path: str | Path) -> Trace:
     if header.get("checksum") != _checksum(text, tensors):
         raise TraceFileError(f"{path} was edited or is damaged: its checksum does not fit, record it again")
     try:
-        return _trace(json.loads(text), tensors)
-    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError):
+        return _trace(json.loads(text), tensors, path.stat().st_size)
+    # a forged header may fail in any way while views are tried out
+    except Exception:
         raise TraceFileError(f"{path} does not hold together as a trace: record it again") from None
 
 
@@ -197,25 +200,52 @@ def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if set(value) == {"tensor"}:
         return tensors[value["tensor"]]
     if set(value) == {"slice"}:
-        return slice(*value["slice"])
-    found = _CLASSES[value["class"]]
-    return found(**{f.name: _decode(value[f.name], tensors) for f in fields(found)})
+        start, stop = value["slice"]
+        _need(fits((start, stop), tuple[int, int]))
+        return slice(start, stop)
+    kind = _CLASSES[value["class"]]
+    found = kind(**{f.name: _decode(value[f.name], tensors) for f in fields(kind)})
+    _need(well_typed(found))
+    if isinstance(found, View):
+        _need(found.sinks is None or found.sinks.shape == found.query.shape[1:2])
+        _need(found.mask.chunk is None or found.mask.chunk > 0)
+    return found
 
 
-def _trace(tree: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
+def _trace(tree: dict[str, Any], tensors: dict[str, Tensor], size: int) -> Trace:
     records = [_decode(record, tensors) for record in tree["records"]]
     axes = {name: tuple(_decode(axis, tensors) for axis in axes) for name, axes in tree["axes"].items()}
     for record in records:
-        _check(record)
+        _check(record, size)
+    for axis in chain.from_iterable(axes.values()):
+        _need(isinstance(axis, TokenAxis) and 0 <= axis.valid.start <= axis.valid.stop <= len(axis.tokens))
     notes, unrecorded = list(tree["notes"]), list(tree["unrecorded"])
-    return Trace(tree["model"], records, axes, notes=notes, unrecorded=unrecorded, revision=str(tree["revision"]))
+    _need(fits((tree["model"], tree["revision"], *notes, *unrecorded), tuple[str, ...]))
+    return Trace(tree["model"], records, axes, notes=notes, unrecorded=unrecorded, revision=tree["revision"])
 
 
-def _check(record: Any) -> None:
-    """ValueError unless a record's statistics fit its view."""
-    if not isinstance(record, Record):
-        raise ValueError("no record")
-    if record.view is not None and record.statistics is not None:
-        wanted = record.view.shape[:3]
-        if any(tuple(getattr(record.statistics, f.name).shape) != wanted for f in fields(Statistics)):
-            raise ValueError("statistics do not fit")
+def _check(record: Any, size: int) -> None:
+    """Fails unless the parts of a record fit each other; size is that of the file, which no map is longer than."""
+    _need(isinstance(record, Record) and record.kind in (*AXES, "linear") and min(record.layer, record.row_start) >= 0)
+    view = record.view
+    if view is None:
+        return
+    shape = view.shape
+    _need(fits(shape, Shape) and min(shape) > 0 and max(shape) <= size)
+    _need(len(set(record.head_numbers)) == record.heads)
+    if isinstance(view, Unkept):
+        _need(tuple(view.seen.shape) == shape[:3] and record.statistics is not None)
+    else:
+        # where sizes do not fit, the last cell is what is missing
+        _need(tuple(view.tile(slice(shape[2] - 1, None), slice(shape[3] - 1, None)).shape) == (*shape[:2], 1, 1))
+    if record.statistics is not None:
+        found = [getattr(record.statistics, f.name) for f in fields(Statistics)]
+        _need(all(tuple(column.shape) == shape[:3] for column in found))
+        _need(not record.statistics.largest_key.is_floating_point())
+    if record.value is not None:
+        _need(record.value.dim() == 4 and (len(record.value), record.value.shape[2]) == (shape[0], shape[3]))
+
+
+def _need(right: bool) -> None:
+    if not right:
+        raise ValueError("does not hold together")

@@ -221,6 +221,65 @@ def test_two_thousand_mutations_end_in_an_error_or_a_trace(tmp_path):
     assert refused > 1000
 
 
+PIECES = [
+    *(None, -1, 0, 1, 7, 10**12, 1.5, float("nan"), "", "x", True, [], [1, 2], {}, [[]]),
+    *({"tensor": "t0"}, {"tensor": "t1"}, {"tensor": "t9"}, {"slice": [0, 10**9]}, {"slice": [0, 0.5]}),
+]
+
+
+def places(value, here=()):
+    """Every place in a tree of JSON."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield (*here, name)
+        yield from places(inner, (*here, name))
+
+
+def test_forged_headers_end_in_an_error_or_a_trace_that_works(tmp_path):
+    """The header rewritten so that its checksum fits: what is no trace is refused when loaded, not somewhere later."""
+    from safetensors.torch import load_file
+
+    from attnviz.storage import _checksum
+
+    path, generator, refused = tmp_path / "run.attn", random.Random(0), 0
+    for name in (*VIEWS, "axes", "statistics"):
+        make = VIEWS.get(name)
+        trace = make_trace(batch=2) if make is None else record_of(make())
+        save(trace, path, statistics_only=name == "statistics")
+        whole, tensors = path.read_bytes(), load_file(path)
+        for _ in range(40):
+            path.write_bytes(whole)
+
+            def forge(header, tensors=tensors):
+                tree = json.loads(header["__metadata__"]["trace"])
+                *way, last = generator.choice(list(places(tree)))
+                part = tree
+                for step in way:
+                    part = part[step]
+                part[last] = generator.choice(PIECES)
+                text = json.dumps(tree)
+                header["__metadata__"].update(trace=text, checksum=_checksum(text, tensors))
+
+            edited(path, forge)
+            try:
+                found = load(path)
+                repr(found), found.heads()
+                for head in found.every_head()[:1]:
+                    head.weights(), head.links(2)
+            except AttnvizError:
+                refused += 1
+    assert refused > 250
+
+
+def test_types_are_told_apart():
+    from attnviz.typed import fits
+
+    right = [(1, int), (1.5, float), (1, float), (None, int | None), ((), tuple[int, ...]), ((1, "a"), tuple[int, str])]
+    wrong = [(True, int), ("1", float), (None, int), ((1.5,), tuple[int, ...]), ((1,), tuple[int, str]), ([1], tuple)]
+    assert all(fits(*case) for case in right)
+    assert not any(fits(*case) for case in wrong)
+
+
 def test_a_trace_says_which_weights_it_is_from(tmp_path):
     torch.manual_seed(0)
     model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
