@@ -138,14 +138,16 @@ def coreference(
     *,
     window: int = 126,
     overlap: int = 0,
+    start: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Coreference:
     """Score every head of a model on annotated documents; memory is O(N) per head beside one window's word map.
 
     window is the number of tokens, without special ones, of whole sentences read together (126 follows Clark et al.'s
     128), or what the model reads where that is less; overlap is the number of sentences that a window repeats from the
-    one before, whose mentions are not asked again. progress(done, total) is called after each document. Raises
-    DataError when no mention is marked, or none has an antecedent in its window.
+    one before, whose mentions are not asked again. start puts the tokenizer's start token before every window, which a
+    decoder's heads may rest on; the tokenizers of many decoders add none. progress(done, total) is called after each
+    document. Raises DataError when no mention is marked, or none has an antecedent in its window.
     """
     import pandas as pd
 
@@ -161,7 +163,7 @@ def coreference(
         for part in parts[done - 1]:
             if all(query.word < part.repeated for query in queries(part.document)):
                 continue
-            read = recorded(part, model, tokenizer)
+            read = recorded(part, model, tokenizer, start)
             heads = tuple((head.layer, head.head) for head in read.trace.every_head())
             for row in score_window(read):
                 found.append({"document": f"{done} {document.name}", **row.query})
@@ -181,17 +183,19 @@ def coreference(
         {kind: np.stack(rows) for kind, rows in hits.items()},
         {kind: {name: np.array(right) for name, right in named.items()} for kind, named in rules.items()},
         getattr(model, "name_or_path", "") or "model",
-        _reading(documents, parts, size, overlap, len(found)),
+        _reading(documents, parts, size, overlap, start, len(found)),
     )
 
 
-def _reading(documents: Sequence[Document], parts: Sequence[list[Part]], size: int, overlap: int, asked: int) -> str:
+def _reading(
+    documents: Sequence[Document], parts: Sequence[list[Part]], size: int, overlap: int, start: bool, asked: int
+) -> str:
     """How the documents were read, and what that leaves out."""
     cut = [part for of_one in parts for part in of_one]
     unread = sum(len(found.words) for found in documents) - sum(len(p.document.words) - p.repeated for p in cut)
     told = [
         f"{len(documents)} documents in {len(cut)} windows of whole sentences, up to {size} tokens each,"
-        f" {overlap} sentences of overlap",
+        f" {overlap} sentences of overlap{', a start token before each' if start else ''}",
         f"{asked} of {sum(len(queries(found)) for found in documents)} mentions with an antecedent have one in view",
     ]
     return "; ".join(told + [f"{unread} words of longer sentences were not read"] * (unread > 0))

@@ -104,12 +104,13 @@ def dependencies(
     tokenizer: Any,
     *,
     window: int = 510,
+    start: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Dependencies:
     """Score every head of a model on sentences with syntactic heads, one sentence at a time.
 
-    Sentences longer than `window` tokens are cut. progress(done, total) is called after each sentence. Raises
-    DataError for documents without heads and relations.
+    Sentences longer than `window` tokens are cut; start puts the tokenizer's start token before each.
+    progress(done, total) is called after each sentence. Raises DataError for documents without heads and relations.
     """
     import pandas as pd
 
@@ -121,7 +122,7 @@ def dependencies(
         if sentence.heads is None or sentence.relations is None:
             raise DataError(f"{sentence.name} has no syntactic heads and relations: give a CoNLL-U file")
         whole = replace(sentence, sentences=((0, len(sentence.words)),))
-        for part in list(windows(whole, model, tokenizer, window))[:1] if len(whole.words) > 1 else []:
+        for part in list(windows(whole, model, tokenizer, window, start=start))[:1] if len(whole.words) > 1 else []:
             heads = tuple((head.layer, head.head) for head in part.trace.every_head())
             for arc, right in score_sentence(part):
                 arcs.append({"sentence": done, **arc})

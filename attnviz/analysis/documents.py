@@ -95,6 +95,10 @@ def document(
                     f"{name}: cluster {cluster} has a mention {start} to {stop}, outside the text of {len(words)} words"
                 )
             head = span[2] if len(span) > 2 else head_by_rule(words, start, stop)
+            if not start <= head < stop:
+                raise DataError(
+                    f"{name}: cluster {cluster} has a mention {start} to {stop} with its head {head} outside"
+                )
             mentions.append(Mention(start, stop, head, str(cluster)))
     return checked(Document(name, tuple(words), sentence_ranges(words), tuple(mentions)))
 

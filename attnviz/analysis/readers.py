@@ -5,7 +5,6 @@ Every reader refuses a broken file with one line that names the file and the lin
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterable
@@ -52,7 +51,7 @@ def parse(content: bytes, path: str | Path, format: str | None = None) -> list[D
     path = Path(path)
     kind = _kind(path, format, strict=True)
     try:
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text (byte {error.start}): convert it first") from None
     readers = {"brackets": _brackets_file, "conll": conll, "conllu": conllu, "gap": gap, "jsonlines": jsonlines}
@@ -71,6 +70,12 @@ def _kind(path: Path, format: str | None, strict: bool) -> str:
     if not kind and strict:
         raise DataError(f"the ending of {path.name} names no format: give one of {', '.join(FORMATS)}")
     return kind
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a file. A text may hold separators, such as U+2028, at which `str.splitlines` would cut it."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def brackets(text: str, name: str = "text") -> Document:
@@ -104,7 +109,7 @@ def brackets(text: str, name: str = "text") -> Document:
 
 
 def _brackets_file(text: str, name: str) -> list[Document]:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(_lines(text), 1) if line.strip()]
     return [brackets(line, f"{name} line {number}") for number, line in lines]
 
 
@@ -126,7 +131,7 @@ def conll(text: str, name: str = "conll") -> list[Document]:
             found.append(checked(Document(title, tuple(words), tuple(sentences), mentions)))
         words, sentences, marks, begun = [], [], [], 0
 
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if line.startswith("#begin document"):
             close()
             match = re.search(r"\(([^)]*)\)", line)
@@ -154,7 +159,7 @@ def conllu(text: str, name: str = "conllu") -> list[Document]:
     Range rows (1-2) and empty nodes (8.1) are skipped. A document begins at "# newdoc".
     """
     blocks: list[tuple[str, list[list[tuple[int, list[str]]]]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if line.startswith("# newdoc"):
             blocks.append((line.partition("=")[2].strip() or name, [[]]))
         elif not line.strip():
@@ -177,7 +182,7 @@ def _conllu_document(title: str, sentences: list[list[tuple[int, list[str]]]], n
     for sentence in sentences:
         ranges.append((begun, begun + len(sentence)))
         for offset, (number, columns) in enumerate(sentence):
-            if not columns[6].isdigit() or int(columns[6]) > len(sentence):
+            if not columns[6].isdecimal() or int(columns[6]) > len(sentence):
                 raise DataError(f"{name} line {number}: the head must be 0 to {len(sentence)}, got {columns[6]!r}")
             head = int(columns[6])
             heads.append(begun + (head - 1 if head else offset))
@@ -228,8 +233,7 @@ def gap(text: str, name: str = "gap") -> list[Document]:
     The pronoun belongs to the cluster of the name that is TRUE; where neither is, the line has no coreferent pair and
     is left out.
     """
-    lines = text.splitlines()
-    rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    rows = [line.split("\t") for line in _lines(text)]
     missing = [column for column in GAP_COLUMNS if not rows or column not in rows[0]]
     if missing:
         raise DataError(f"{name}: the header lacks {', '.join(missing)}: a GAP file has {', '.join(GAP_COLUMNS)}")
@@ -250,10 +254,12 @@ def _gap_row(row: dict[str, str], place: str) -> Document | None:
     spans: dict[str, list[tuple[int, ...]]] = {"A": [], "B": []}
     for who, column in (("A", "A"), ("B", "B"), ("pronoun", "Pronoun")):
         offset = row[f"{column}-offset"]
-        if not offset.isdigit() or text[int(offset) : int(offset) + len(row[column])] != row[column]:
+        if not row[column] or not offset.isdecimal() or not text.startswith(row[column], int(offset)):
             raise DataError(f"{place}: {column} {row[column]!r} does not stand at character {offset} of the text")
         begin, end = int(offset), int(offset) + len(row[column])
         inside = [index for index, piece in enumerate(pieces) if piece.start() < end and piece.end() > begin]
+        if not inside:
+            raise DataError(f"{place}: {column} {row[column]!r} holds no word")
         clusters = [who] if who != "pronoun" else [c for c in "AB" if row[f"{c}-coref"].upper() == "TRUE"]
         for cluster in clusters:
             # the head of a name is its last word
@@ -269,7 +275,7 @@ def jsonlines(text: str, name: str = "jsonlines") -> list[Document]:
     The format most coreference systems write: ends are inclusive, clusters are lists of spans over all words.
     """
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_lines(text), 1):
         if not line.strip():
             continue
         place = f"{name} line {number}"
@@ -277,11 +283,12 @@ def jsonlines(text: str, name: str = "jsonlines") -> list[Document]:
             entry = json.loads(line)
             sentences = entry.get("sentences")
             words = [word for sentence in sentences for word in sentence] if sentences else entry["words"]
+            words = [str(word) for word in words]
             clusters = {
-                str(index): [(span[0], span[1] + 1, *span[2:3]) for span in spans]
+                str(index): [(int(span[0]), int(span[1]) + 1, *map(int, span[2:3])) for span in spans]
                 for index, spans in enumerate(entry["clusters"])
             }
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (AttributeError, ValueError, KeyError, TypeError, IndexError):
             raise DataError(
                 f'{place}: expected {{"words": [...], "clusters": [[[start, end], ...], ...]}} with inclusive ends'
             ) from None

@@ -47,22 +47,22 @@ class Window:
         return [index for index, owner in enumerate(self.owners) if owner == word]
 
 
-def windows(document: Document, model: Any, tokenizer: Any, size: int, overlap: int = 0) -> Iterator[Window]:
+def windows(document: Document, model: Any, tokenizer: Any, size: int, *, start: bool = False) -> Iterator[Window]:
     """The windows of a document, each recorded; see `split`, with no more tokens than the model reads."""
-    for part in split(document, tokenizer, fitting(model, tokenizer, size), overlap):
-        yield recorded(part, model, tokenizer)
+    for part in split(document, tokenizer, fitting(model, tokenizer, size)):
+        yield recorded(part, model, tokenizer, start)
 
 
-def recorded(part: Part, model: Any, tokenizer: Any) -> Window:
-    """A part with the trace of it."""
-    trace = inspect((model, tokenizer), part.document.text)
+def recorded(part: Part, model: Any, tokenizer: Any, start: bool = False) -> Window:
+    """A part with the trace of it; start puts the tokenizer's start token in front."""
+    trace = inspect((model, tokenizer), part.document.text, start=start)
     return Window(part.document, trace, owners(trace.tokens, part.document), part.repeated)
 
 
 def fitting(model: Any, tokenizer: Any, size: int) -> int:
-    """size, or what the model reads beside special tokens where that is less."""
+    """size, or what the model reads beside special and start tokens where that is less."""
     limit = longest(model, tokenizer)
-    return size if limit is None else min(size, limit - tokenizer.num_special_tokens_to_add())
+    return size if limit is None else min(size, limit - max(1, tokenizer.num_special_tokens_to_add()))
 
 
 def split(document: Document, tokenizer: Any, size: int, overlap: int = 0) -> list[Part]:

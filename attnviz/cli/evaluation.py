@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ..analysis.coreference import Coreference
 
 Data = Annotated[Path, typer.Argument(help="A file, or a folder of files.")]
+Start = Annotated[
+    bool, typer.Option("--start", help="Put the tokenizer's start token first where the tokenizer itself does not.")
+]
 NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 
 
@@ -38,6 +41,7 @@ def coref(
     ] = "preceding mention",
     window: Annotated[int, typer.Option(help="Tokens read together, in whole sentences.")] = 126,
     overlap: Annotated[int, typer.Option(help="Sentences that a window repeats from the one before.")] = 0,
+    start: Start = False,
     top: Annotated[int, typer.Option(min=1, help="Heads to print.")] = 10,
     random_weights: Annotated[bool, typer.Option(help="Score a copy with random weights beside it.")] = False,
     as_json: Json = False,
@@ -62,7 +66,8 @@ def coref(
 
     def scored(network: Any, what: str) -> Coreference:
         with counted(what) as progress:
-            return coreference(documents, network, tokenizer, window=window, overlap=overlap, progress=progress)
+            options: dict[str, Any] = {"window": window, "overlap": overlap, "start": start}
+            return coreference(documents, network, tokenizer, **options, progress=progress)
 
     found = scored(network, f"Reading {len(documents)} documents")
     tables = _tables(found, candidates)
@@ -109,6 +114,7 @@ def deps(
     relation: Annotated[
         str | None, typer.Option(help='Every head on one relation, such as nsubj, or on "all".', show_default=False)
     ] = None,
+    start: Start = False,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 40,
     as_json: Json = False,
     output: Output = None,
@@ -122,7 +128,7 @@ def deps(
     documents = read(data, "conllu")
     network, tokenizer = load_model(model)
     with counted("Reading sentences") as progress:
-        found = dependencies(documents, network, tokenizer, progress=progress)
+        found = dependencies(documents, network, tokenizer, start=start, progress=progress)
     heads = found.heads_on(relation or "all")
     title = f"Arcs ({relation or 'all'}) found by every head, in its better direction"
     chart = lambda: score_grid(heads.drop_duplicates(["layer", "head"]), "accuracy", title)  # noqa: E731

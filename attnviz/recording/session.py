@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import RecordingError, UsageError
 from ..trace import Trace
@@ -66,10 +66,11 @@ def record(
         yield recorder.trace
 
 
-def inspect(model: Any, text: str, **options: Any) -> Trace:
+def inspect(model: Any, text: str, *, start: bool = False, **options: Any) -> Trace:
     """The trace of one forward pass over a text; of an encoder-decoder model, of what it generates from the text.
 
-    model is a name that `load_model` takes, or (model, tokenizer); options are those of `record`.
+    model is a name that `load_model` takes, or (model, tokenizer); start puts the tokenizer's start token before the
+    text where the tokenizer itself does not; options are those of `record`.
     """
     from ..models import load_model
 
@@ -82,6 +83,8 @@ def inspect(model: Any, text: str, **options: Any) -> Trace:
     recorder = Recorder(trace, make_options(**options), tokenizer, labels)
     recorder.text = text
     inputs = tokenizer(text, return_tensors="pt", verbose=False).to(network.device)
+    if start:
+        inputs = started(inputs, tokenizer)
     check_length(network, tokenizer, inputs["input_ids"].shape[1])
     with torch.no_grad(), recording(network, recorder):
         if network.config.is_encoder_decoder:
@@ -89,6 +92,17 @@ def inspect(model: Any, text: str, **options: Any) -> Trace:
         else:
             network(**inputs)
     return recorder.trace
+
+
+def started(inputs: Mapping[str, Tensor], tokenizer: Any) -> dict[str, Tensor]:
+    """The inputs of one text with the start token in front, or as they are where it is there already."""
+    first = tokenizer.bos_token_id
+    if first is None:
+        raise UsageError("this tokenizer has no start token: leave it out")
+    if int(inputs["input_ids"][0, 0]) == first:
+        return dict(inputs)
+    fill = {"input_ids": first, "attention_mask": 1}
+    return {name: torch.nn.functional.pad(given, (1, 0), value=fill.get(name, 0)) for name, given in inputs.items()}
 
 
 def check_length(model: nn.Module, tokenizer: Any, count: int) -> None:

@@ -10,8 +10,9 @@ from attnviz.analysis.antecedents import CANDIDATES, agree, candidates, offset_a
 from attnviz.analysis.coreference import Coreference, bootstrap, coreference, score_window
 from attnviz.analysis.documents import Document, Mention, document
 from attnviz.analysis.readers import read
-from attnviz.analysis.windows import Window, fitting, owners, split, word_rows
+from attnviz.analysis.windows import Window, fitting, owners, recorded, split, word_rows
 from attnviz.errors import DataError, UsageError
+from attnviz.recording import record
 from attnviz.tokens import Token
 from attnviz.views import Dense
 
@@ -181,6 +182,24 @@ def test_overlap_finds_antecedents_across_windows(minilm):
     longer = document(["Ann", "saw", "Ann", "go", "home", "."], {"ann": [(0, 1), (2, 3)]})
     reading = coreference([longer], model, tokenizer, window=4).reading
     assert reading.endswith("2 words of longer sentences were not read")
+
+
+def test_a_start_token_is_put_before_every_window(smollm2, minilm):
+    text = document(["Ann", "slept", "because", "she", "could", "."], {"ann": [(0, 1), (3, 4)]})
+    model, tokenizer = smollm2
+    (plain,), (started,) = (split(text, tokenizer, 126) for _ in range(2))
+    one, two = recorded(plain, model, tokenizer), recorded(started, model, tokenizer, start=True)
+    assert two.trace.tokens[0].special
+    assert [token.text for token in two.trace.tokens[1:]] == [token.text for token in one.trace.tokens]
+    assert two.owners == (-1, *one.owners)
+    ids = torch.tensor([[tokenizer.bos_token_id, *tokenizer(text.text).input_ids]])
+    with torch.no_grad(), record(model, tokenizer=tokenizer) as trace:
+        model(input_ids=ids)
+    torch.testing.assert_close(two.trace[9, 2].weights(), trace[9, 2].weights())
+    with_start = coreference([text], model, tokenizer, start=True)
+    assert "0 sentences of overlap, a start token before each; 1 of 1" in with_start.reading
+    with pytest.raises(UsageError, match="this tokenizer has no start token: leave it out"):
+        coreference([text], *minilm, start=True)
 
 
 def test_windows_are_no_longer_than_the_model_reads(tmp_path):

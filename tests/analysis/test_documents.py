@@ -62,5 +62,7 @@ def test_bad_clusters_are_one_line():
         document(["x", "y", "z"], {"a": [(0, 1), (1, 5)]})
     with pytest.raises(DataError, match="every cluster has one mention, a too: mark at least two"):
         document(["x", "y", "z"], {"a": [(0, 1)]})
+    with pytest.raises(DataError, match="cluster a has a mention 0 to 2 with its head 2 outside"):
+        document(["x", "y", "z"], {"a": [(0, 2, 2), (2, 3)]})
     with pytest.raises(DataError, match="has no words"):
         document([])

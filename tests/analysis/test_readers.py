@@ -75,6 +75,18 @@ def test_gap_reads_quotes_as_text():
     assert spans(found) == [("Ann Lee", "Lee", "A"), ("Bo", "Bo", "B"), ("She", "She", "A")]
 
 
+def test_separators_inside_a_text_do_not_end_a_line():
+    line = json.dumps({"words": ["Ann\u2028", "she"], "clusters": [[[0, 0], [1, 1]]]}, ensure_ascii=False)
+    assert [len(found.words) for found in jsonlines(f"{line}\r\n{line}\n")] == [2, 2]
+    (found,) = gap(gap_file(Text='Ann Lee met Bo. "She"\x85 smiled.'))
+    assert found.words[-2:] == ("smiled", ".")
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "gap.tsv").write_text(gap_file(), encoding="utf-8-sig")
+    assert len(read(tmp_path / "gap.tsv")) == 1
+
+
 def test_gap_line_without_antecedent_is_left_out():
     assert gap(gap_file(**{"A-coref": "FALSE"})) == []
 
@@ -100,10 +112,19 @@ def test_jsonlines_ends_are_inclusive():
         (conll, "a 0 0 Ann _ ??\n", "line 1: '??' is no mention"),
         (conllu, "1\tAnn\n", "line 1: a CoNLL-U line has 10 columns, this one 2"),
         (conllu, "1\tAnn\t_\t_\t_\t_\t7\troot\t_\t_\n", "line 1: the head must be 0 to 1, got '7'"),
+        (conllu, "1\tAnn\t_\t_\t_\t_\t²\troot\t_\t_\n", "line 1: the head must be 0 to 1, got '²'"),
+        (conllu, "1\tAnn\t_\t_\t_\t_\t0\troot\t_\tEntity=(1\n", "line 1: a mention of cluster 1 begins that never"),
+        (gap, gap_file() + "\nt-2\tAnn", "line 3: has 2 columns, the header 11"),
+        (gap, gap_file(**{"A-offset": "²"}), "line 2: A 'Ann Lee' does not stand at character ²"),
+        (gap, gap_file(A="", **{"A-offset": "4"}), "line 2: A '' does not stand at character 4"),
+        (gap, gap_file(A=" ", **{"A-offset": "3"}), "line 2: A ' ' holds no word"),
         (gap, "ID\tText\n", "the header lacks Pronoun, Pronoun-offset"),
         (gap, gap_file(**{"Pronoun-offset": "3"}), "line 2: Pronoun 'She' does not stand at character 3"),
         (jsonlines, '{"words": ["a"]}', "line 1: expected"),
         (jsonlines, "nonsense", "line 1: expected"),
+        (jsonlines, "[1, 2]", "line 1: expected"),
+        (jsonlines, '{"words": ["a", "b"], "clusters": [["x", 1]]}', "line 1: expected"),
+        (jsonlines, '{"words": ["a", "b"], "clusters": [[[0, 0, 1], [1, 1]]]}', "0 to 1 with its head 1 outside"),
         (jsonlines, '{"words": ["a"], "clusters": [[[0, 4]]]}', "a mention 0 to 5, outside the text of 1 words"),
     ],
 )  # fmt: skip
