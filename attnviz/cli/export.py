@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import UsageError
 from .source import File, Head, Kind, Layer, Model, Text, cut_of, trace_of, working
 
 
@@ -43,6 +45,13 @@ def export(
         ),
     ] = None,
     special: Annotated[str, typer.Option(help="Special tokens in maps: shown, hidden or renormalised.")] = "shown",
+    region: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the 1,024 tokens of full resolution in the html of a map begin: row,column.",
+            show_default="0,0",
+        ),
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")
     ] = None,
@@ -72,6 +81,7 @@ def export(
         "normalised": normalised,
         "words": words if cut is None else cut_of(cut),
         "special": special,
+        "region": None if region is None else _region(region),
     }
     check_options(view, **options)
     theme_named(theme)
@@ -86,3 +96,10 @@ def export(
     for message in {str(warning.message): None for warning in told}:
         print("warning:", message, file=sys.stderr)
     print(printable(str(output)))
+
+
+def _region(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
+    if found is None:
+        raise UsageError(f"--region takes a row and a column such as 4000,6000, got {text!r}")
+    return int(found[1]), int(found[2])

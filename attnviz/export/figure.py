@@ -49,12 +49,13 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One view of a trace or of one of its heads. options are further arguments of its chart."""
+    """One view of a trace or of one of its heads. options go to its chart, page_options to its page."""
 
     name: str
     source: Trace | Head
     options: dict[str, Any] = field(default_factory=dict)
 
+    page_options: dict[str, Any] = field(default_factory=dict)
     def chart(self, width: int | None = None) -> Any:
         """The altair chart without a theme, laid out for `width` pixels."""
         return self._make("chart")(self.source, **self.options, theme=None, width=width)
@@ -62,7 +63,7 @@ class Figure:
     def page(self, theme: str) -> str | None:
         """The HTML of a view that has a page of its own, else None."""
         page = VIEWS[self.name].page
-        return None if page is None else page(self.source, theme=theme)
+        return None if page is None else page(self.source, **self.page_options, theme=theme)
 
     def document(self) -> dict[str, Any]:
         """Everything behind the figure, ready for JSON: view, model, place, tokens, numbers."""
@@ -99,14 +100,18 @@ def figure(
     words: bool | Cut = False,
     special: str = "shown",
 ) -> Figure:
+    region: tuple[int, int] | None = None,
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
     `entropy` shows all heads, or the queries of one head where layer and head are given. column is what `heads` is
     coloured by; shared gives all `thumbnails` one scale of colours; normalised divides `entropy` by the most there
-    could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps.
+    could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps. The
+    html of a `map` holds 1,024 queries and keys at full resolution, from the row and column that region names, and
+    coarser levels of all others.
     """
     check_view(view)
-    check_options(view, column=column, shared=shared, normalised=normalised, words=words, special=special)
+    asked = {"column": column, "shared": shared, "normalised": normalised, "words": words, "special": special}
+    check_options(view, **asked, region=region)
     options = {
         name: value for name, value in (("column", column), ("shared", shared), ("normalised", normalised)) if value
     }
@@ -117,7 +122,8 @@ def figure(
         return Figure(view, trace, options)
     if layer is None:
         layer = trace.layers[0] if trace.layers else 0
-    return Figure(view, _as_wanted(trace[layer, head or 0], words, special), options)
+    page_options = {} if region is None else {"at": region}
+    return Figure(view, _as_wanted(trace[layer, head or 0], words, special), options, page_options)
 
 
 def _as_wanted(head: Head, words: bool | Cut, special: str) -> Head:
@@ -136,6 +142,7 @@ OPTIONS = {
     "words": ("heatmap", "map"),
     "special": ("heatmap", "map"),
 }
+    "region": ("map",),
 """The views that an option is for."""
 
 

@@ -9,7 +9,7 @@ from traces import make_trace
 
 from attnviz.cli.entry import run
 from attnviz.errors import UsageError
-from attnviz.export import figure
+from attnviz.export import figure, render
 from attnviz.tokens import TokenAxis
 
 
@@ -54,6 +54,23 @@ def test_words_and_special_tokens_change_map_and_numbers():
     torch.testing.assert_close(torch.tensor(divided["weights"]), kept / kept.sum(-1, keepdim=True))
 
 
+def test_the_page_of_a_map_holds_a_chosen_region():
+    trace = make_trace(["a"] * 3000, layers=1, heads=1)
+    pages = [render(figure(trace, "map", region=region), "html").decode() for region in (None, (1024, 2048))]
+    held = [set(re.findall(r'"(0/\d+/\d+)"', page)) for page in pages]
+    assert held == [
+        {f"0/{down}/{across}" for down in range(4) for across in range(4)},
+        {f"0/{down}/{across}" for down in range(4, 8) for across in range(8, 12)},
+    ]
+    with pytest.raises(UsageError, match="the region must begin inside the map of 3000 x 3000, got row 3000, column 0"):
+        render(figure(trace, "map", region=(3000, 0)), "html")
+
+
+def test_a_region_that_is_none(capsys):
+    assert run(["export", "minilm", "text", "--view", "map", "--region", "here", "-o", "x.html"]) == 2
+    assert "--region takes a row and a column such as 4000,6000, got 'here'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("view", "options", "line"),
     [
@@ -62,14 +79,16 @@ def test_words_and_special_tokens_change_map_and_numbers():
         ("heads", {"normalised": True}, "normalised is for the view entropy, not for heads"),
         ("links", {"words": True}, "words is for the view heatmap or map, not for links"),
         ("scaling", {"special": "hidden"}, "special is for the view heatmap or map, not for scaling"),
+        ("heatmap", {"region": (1, 2)}, "region is for the view map, not for heatmap"),
         ("map", {"special": "gone"}, "special must be one of shown, hidden, renormalised, got 'gone'"),
     ],
 )
 def test_options_that_a_view_does_not_have(view, options, line, capsys):
     with pytest.raises(UsageError, match=f"^{re.escape(line)}$"):
         figure(make_trace(), view, **options)
+    said = {name: ",".join(map(str, value)) if isinstance(value, tuple) else value for name, value in options.items()}
     flags = [
-        part for name, value in options.items() for part in ([f"--{name}"] if value is True else [f"--{name}", value])
+        part for name, value in said.items() for part in ([f"--{name}"] if value is True else [f"--{name}", value])
     ]
     assert run(["export", "minilm", "text", "--view", view, *flags, "-o", "x.html"]) == 2
     assert line in capsys.readouterr().err
