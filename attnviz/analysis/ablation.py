@@ -45,14 +45,25 @@ class Effect:
         return self.after - self.before
 
 
-def ablate(model: nn.Module, inputs: Mapping[str, Any], heads: Heads, measure: Measure, *, how: str = "zero") -> Effect:
+def ablate(
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    heads: Heads,
+    measure: Measure,
+    *,
+    how: str = "zero",
+    progress: Callable[[int, int], None] | None = None,
+) -> Effect:
     """The effect of silencing (layer, head) pairs; runs the model twice.
 
-    Raises UsageError for heads the model does not have, RecordingError for a model whose heads cannot be reached.
+    progress(done, total) is called after each run, and may raise to stop. Raises UsageError for heads the model does
+    not have, RecordingError for a model whose heads cannot be reached.
     """
-    with torch.inference_mode():
-        before = measured(model, inputs, measure).item()
-        return Effect(before, _ablated(model, inputs, list(heads), measure, how))
+    return _effect(
+        lambda: measured(model, inputs, measure).item(),
+        lambda: _ablated(model, inputs, list(heads), measure, how),
+        progress,
+    )
 
 
 def ablate_each(
@@ -93,11 +104,12 @@ def knock_out(
     *,
     layers: Sequence[int] | None = None,
     heads: Heads | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Effect:
     """The effect of keeping some queries from seeing some keys (positions), in all layers and heads unless given.
 
     The weights that are left are renormalised, as a mask does; a query left without keys writes nothing. Holds one
-    mask of M x N bits a call.
+    mask of M x N bits a call. Runs the model twice; progress is that of `ablate`.
     """
     only = None if heads is None else set(heads)
 
@@ -115,10 +127,14 @@ def knock_out(
         hidden = links if chosen.all() else chosen[:, None, None] & links
         return hidden_links(mask, hidden[(None,) * (4 - hidden.dim())])
 
-    with torch.inference_mode():
-        before = measured(model, inputs, measure).item()
+    def run() -> float:
+        return measured(model, inputs, measure).item()
+
+    def without() -> float:
         with intervene(model, mask=cut):
-            return Effect(before, measured(model, inputs, measure).item())
+            return run()
+
+    return _effect(run, without, progress)
 
 
 def every_head(model: nn.Module, inputs: Mapping[str, Any]) -> list[tuple[int, int]]:
@@ -132,6 +148,18 @@ def every_head(model: nn.Module, inputs: Mapping[str, Any]) -> list[tuple[int, i
     with torch.inference_mode(), intervene(model, output=note):
         model(**inputs)
     return list(dict.fromkeys(found))
+
+
+def _effect(
+    run: Callable[[], float], changed: Callable[[], float], progress: Callable[[int, int], None] | None
+) -> Effect:
+    tell = progress or (lambda done, total: None)
+    with torch.inference_mode():
+        before = run()
+        tell(1, 2)
+        after = changed()
+        tell(2, 2)
+    return Effect(before, after)
 
 
 def _ablated(

@@ -63,13 +63,13 @@ def attribute_continuation(
         raise UsageError("this model predicts no tokens: attribute the similarity of two texts instead")
     inputs = tokenizer(text, return_tensors="pt")
     ids = inputs["input_ids"][0]
-    following = _written(model, inputs, count) if target is None else _encoded(tokenizer, target)
     special = set(tokenizer.all_special_ids)
     ordinary = [place for place, index in enumerate(ids.tolist()) if index not in special]
     if not ordinary:
         raise UsageError("the text is empty: give at least one word")
     rules = captum()
-    told = _Told(model, progress, len(ordinary) + 1)
+    told = _Told(model, progress, len(ordinary) + 1 + (count if target is None else 0))
+    following = told.written(inputs, count) if target is None else _encoded(tokenizer, target)
     given = _inputs(text, tokenizer, sorted(special & set(ids.tolist())))
     with torch.inference_mode():
         found = rules.LLMAttribution(rules.FeatureAblation(told), tokenizer).attribute(
@@ -90,9 +90,28 @@ class _Told(nn.Module):
 
     def forward(self, **inputs: Any) -> Any:
         found = self.model(**inputs)
+        self.tell()
+        return found
+
+    def tell(self) -> None:
         self.done += 1
         if self.progress is not None:
             self.progress(min(self.done, self.total), self.total)
+
+    def written(self, inputs: Any, count: int) -> Tensor:
+        """The ids that the model itself writes after the text."""
+        from transformers import StoppingCriteriaList
+
+        def goes_on(ids: Tensor, scores: Any, **_: Any) -> Tensor:
+            self.tell()
+            return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+
+        model: Any = self.model
+        with torch.inference_mode():
+            written = model.generate(
+                **inputs, max_new_tokens=count, do_sample=False, stopping_criteria=StoppingCriteriaList([goes_on])
+            )
+        found: Tensor = written[0, inputs["input_ids"].shape[1] :]
         return found
 
 
@@ -100,14 +119,6 @@ def _inputs(text: str, tokenizer: Any, special: list[int]) -> Any:
     from captum.attr import TextTokenInput
 
     return TextTokenInput(text, tokenizer, baselines=filler(tokenizer), skip_tokens=special or None)
-
-
-def _written(model: Any, inputs: Any, count: int) -> Tensor:
-    """The ids that the model itself writes after the text."""
-    with torch.inference_mode():
-        written = model.generate(**inputs, max_new_tokens=count, do_sample=False)
-    found: Tensor = written[0, inputs["input_ids"].shape[1] :]
-    return found
 
 
 def _encoded(tokenizer: Any, target: str) -> Tensor:

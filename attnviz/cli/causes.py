@@ -93,7 +93,8 @@ def ablate(
         tell(_cut(case, queries, keys, heads), as_json=as_json, path=output, about=about)
         return
     if heads is not None:
-        effect = ablate_heads(network, inputs, _heads(heads), measure, how=how)
+        with counted("Silencing heads") as progress:
+            effect = ablate_heads(network, inputs, _heads(heads), measure, how=how, progress=progress)
         tell(_row(effect, heads=heads, how=how), as_json=as_json, path=output, about=about)
         return
     with counted("Silencing each head") as progress:
@@ -112,7 +113,8 @@ def _cut(case: Case, queries: str | None, keys: str | None, heads: str | None) -
     one = alone(case)
     chosen = None if heads is None else _heads(heads)
     groups = (_positions("--queries", queries), _positions("--keys", keys))
-    effect = knock_out(one.model, one.inputs, *groups, one.measure, heads=chosen)
+    with counted("Cutting links") as progress:
+        effect = knock_out(one.model, one.inputs, *groups, one.measure, heads=chosen, progress=progress)
     return _row(effect, queries=queries, keys=keys, heads=heads or "all")
 
 

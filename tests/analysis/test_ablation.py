@@ -105,6 +105,30 @@ def test_each_head_alone(minilm):
     assert table["change"].abs().is_monotonic_decreasing
 
 
+def test_progress_is_told_after_each_run_and_can_stop_it(minilm):
+    model, tokenizer = minilm
+    inputs = tokenizer("The bank.", return_tensors="pt")
+    seen = []
+
+    def measure(output):
+        return output.last_hidden_state.sum()
+
+    def stop(done, total):
+        seen.append((done, total))
+        raise InterruptedError
+
+    for work in (
+        lambda tell: ablate(model, inputs, [(0, 0)], measure, progress=tell),
+        lambda tell: knock_out(model, inputs, [0], [1], measure, progress=tell),
+        lambda tell: ablate_each(model, inputs, measure, progress=tell),
+    ):
+        with pytest.raises(InterruptedError):
+            work(stop)
+    assert seen == [(1, 2), (1, 2), (1, 72)]
+    ablate(model, inputs, [(0, 0)], measure, progress=lambda *step: seen.append(step))
+    assert seen[3:] == [(1, 2), (2, 2)]
+
+
 def test_bad_input(minilm):
     model, tokenizer = minilm
     inputs = tokenizer("The bank.", return_tensors="pt")

@@ -37,7 +37,11 @@ def test_scores_are_changes_of_log_probability(smollm2):
 
 def test_without_a_target_the_model_writes_it(smollm2):
     model, tokenizer = smollm2
-    found = attribute_continuation(model, tokenizer, "Two and two are", count=2)
+    seen = []
+    found = attribute_continuation(
+        model, tokenizer, "Two and two are", count=2, progress=lambda *step: seen.append(step)
+    )
+    assert seen == [(done, 7) for done in range(1, 8)]  # two tokens, then the text and its four tokens one by one
     assert len(found.following) == 2
     wanted = model.generate(**tokenizer("Two and two are", return_tensors="pt"), max_new_tokens=2, do_sample=False)
     assert [token.id for token in found.following] == wanted[0, -2:].tolist()
@@ -48,6 +52,15 @@ def test_special_tokens_stay_and_score_nothing(smollm2):
     found = attribute_continuation(model, tokenizer, f"{tokenizer.bos_token}One two", " three")
     assert found.scores[0, 0] == 0
     assert found.scores[0, 1:].all()
+
+
+def test_it_can_be_stopped(smollm2):
+    def stop(done, total):
+        raise InterruptedError
+
+    for target in (None, TARGET):
+        with pytest.raises(InterruptedError):
+            attribute_continuation(*smollm2, TEXT, target, progress=stop)
 
 
 def test_bad_input(minilm, smollm2):
