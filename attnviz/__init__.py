@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import analysis, charts, errors
     from .errors import AttnvizError
+    from .head import Head
     from .models import load_model
     from .recording import attention, inspect, record, tap
     from .storage import load
     from .tokens import Token
-    from .trace import Head, Trace
+    from .trace import Trace
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AttnvizError": "errors",
-    "Head": "trace",
+    "Head": "head",
     "Token": "tokens",
     "Trace": "trace",
     "attention": "recording",

@@ -24,9 +24,10 @@ from . import __version__
 from .composed import Difference, Stacked, Unkept
 from .errors import TraceFileError, UsageError
 from .files import check_place, written
+from .head import Record
 from .statespace import StateSpace
 from .tokens import Token, TokenAxis
-from .trace import AXES, Record, Trace
+from .trace import AXES, Trace
 from .typed import fits, well_typed
 from .views import Dense, QueryKey, Shape
 

@@ -14,8 +14,8 @@ from attnviz_kernels import Statistics, pool_edges
 
 from .composed import join_statistics
 from .errors import UsageError
+from .head import BUDGET, Head
 from .tokens import Cut, Token, TokenAxis, Word
-from .trace import BUDGET, Head
 from .views import Dense, QueryKey, Shape, WeightView, dense_statistics, pool_dense
 
 _BAND = 1 << 22

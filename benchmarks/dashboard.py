@@ -32,8 +32,9 @@ from attnviz import charts
 from attnviz.dashboard import jobs, runs, settings, tiles
 from attnviz.dashboard.grants import grants
 from attnviz.dashboard.places import Place
+from attnviz.head import Record
 from attnviz.tokens import TokenAxis, positions
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.viewer import deepest, levels
 from attnviz.views import QueryKey
 from attnviz_kernels import Emit, Mask, attend, check, view_of

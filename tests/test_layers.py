@@ -13,7 +13,7 @@ LIBRARY = ROOT / "attnviz"
 LIBRARY_LAYERS = (
     {"errors", "axes"},
     {"estimate", "numbers", "files", "typed"},
-    {"tokens", "views", "composed", "statespace", "trace", "variants", "storage"},
+    {"tokens", "views", "composed", "statespace", "head", "trace", "variants", "storage"},
     {"models"},
     {"recording"},
     {"analysis"},
@@ -31,7 +31,13 @@ KERNEL_LAYERS = (
 )
 """From the bottom up: a module imports from lower layers, and from its own where that is one subject."""
 
-SHORTHANDS = {("trace", "analysis"), ("trace", "export"), ("charts", "export")}
+SHORTHANDS = {
+    ("head", "analysis"),
+    ("head", "export"),
+    ("trace", "analysis"),
+    ("trace", "export"),
+    ("charts", "export"),
+}
 """`trace.heads()` is short for the function of analysis, which it imports when called; what shows itself in a notebook
 asks export for the picture."""
 

@@ -8,8 +8,9 @@ from traces import make_trace, trace_of
 
 from attnviz.composed import Difference
 from attnviz.errors import BudgetError, UsageError
+from attnviz.head import Record
 from attnviz.tokens import TokenAxis, positions
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.views import Dense
 
 

@@ -2,8 +2,9 @@
 
 import torch
 
+from attnviz.head import Record
 from attnviz.tokens import Token, TokenAxis
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.views import Dense, QueryKey
 from attnviz_kernels import Emit, Mask, attend, check, view_of
 

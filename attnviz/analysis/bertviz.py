@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ..errors import BudgetError
+from ..head import BUDGET
 from ..tokens import Token
-from ..trace import BUDGET, Trace
+from ..trace import Trace
 
 _KINDS = ("encoder", "decoder", "cross")
 

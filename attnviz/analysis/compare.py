@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..trace import Head, Trace
+from ..head import Head
+from ..trace import Trace
 from .tables import Tabular
 
 if TYPE_CHECKING:

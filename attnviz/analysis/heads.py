@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ..composed import Unkept
 from ..errors import UsageError
+from ..head import Head
 from ..tokens import Token
-from ..trace import Head, Trace
+from ..trace import Trace
 from ..views import WeightView
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import RecordingError, UsageError
+from ..head import Record
 from ..recording.labels import Given, axis
 from ..statespace import StateSpace
-from ..trace import Record, Trace
+from ..trace import Trace
 
 RUNG = "state space"
 """What `trace.coverage()` says of such a map."""

@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..trace import Head
+    from ..head import Head
 
 _CELLS = 1 << 22
 """Weights looked at together."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..trace import Head
+from ..head import Head
 from ..views import QueryKey
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from attnviz_kernels import Statistics
 
-from ..trace import Head, Trace
+from ..head import Head
+from ..trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-    from ..trace import Head
+    from ..head import Head
 
 BLOCKS = 64
 """Block means a side that are drawn of maps larger than that."""

@@ -20,7 +20,8 @@ from .theme import AltairChart, themed
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..trace import Head, Trace
+    from ..head import Head
+    from ..trace import Trace
 
 BARS = 2048
 """Bars that are drawn of one head; of longer texts, each is the mean of neighbouring queries."""

@@ -15,7 +15,7 @@ from .pixels import LARGEST, data_url
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
-    from ..trace import Head
+    from ..head import Head
 
 _MARGIN = 110
 """Pixels that title, legend and padding take beside map and labels."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ..head import Head
     from ..tokens import Token
-    from ..trace import Head
 
 LINKS = 40
 """Links of a figure where no number is given."""

@@ -18,7 +18,7 @@ from .theme import AltairChart, themed
 if TYPE_CHECKING:
     import altair as alt
 
-    from ..trace import Head
+    from ..head import Head
 
 _HEIGHT = 110
 _MARGIN = 76

@@ -20,7 +20,7 @@ from ..views import QueryKey
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..trace import Head
+    from ..head import Head
 
 CELLS = 1 << 12
 """Scores that a chart carries (altair takes 5,000 rows); of longer texts only some queries can be chosen."""

@@ -16,8 +16,8 @@ from .runs import twin
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..head import Head
     from ..tokens import Token
-    from ..trace import Head
 
 ROLLOUT, RELEVANCE, INTEGRATED, TOKENS = "Rollout", "Relevance", "Integrated gradients", "Each token"
 HEAD, HEADS = "This head", "Every head"

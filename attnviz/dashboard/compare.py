@@ -10,8 +10,9 @@ import streamlit as st
 
 from .. import charts
 from ..analysis.compare import Comparison, compare_heads
+from ..head import Head
 from ..tokens import printable
-from ..trace import Head, Trace
+from ..trace import Trace
 from . import comparing, exports, figures, lines, runs
 from .choices import offered
 from .controls import choose, choose_number, switch

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..analysis.compare import compare_heads
+from ..head import Head
 from ..tokens import Token
-from ..trace import Head, Trace
+from ..trace import Trace
 from .jobs import Job
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from .. import charts
 from ..analysis.heads import normalised_entropy
-from ..trace import Head
+from ..head import Head
 from . import exports, figures
 from .controls import position, switch
 from .selection import row_of, select_head, select_token

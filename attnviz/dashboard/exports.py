@@ -11,7 +11,7 @@ import streamlit as st
 
 from ..export import FORMATS, Figure, Look, figure, render
 from ..export.data import CELLS
-from ..trace import Head
+from ..head import Head
 
 if TYPE_CHECKING:
     from . import sidebar

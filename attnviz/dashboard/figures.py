@@ -10,7 +10,7 @@ import altair as alt
 import streamlit as st
 
 if TYPE_CHECKING:
-    from ..trace import Head
+    from ..head import Head
 
 FONT = '"Source Sans", sans-serif'
 """Of the page, so that charts match it; exported charts have their own."""

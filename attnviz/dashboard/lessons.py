@@ -15,9 +15,10 @@ from attnviz_kernels.reference import scores as dense_scores
 from ..analysis import theory
 from ..charts.scores import scores_of
 from ..errors import UsageError
+from ..head import Head, Record
 from ..recording import record
 from ..tokens import TokenAxis, named
-from ..trace import Head, Record, Trace
+from ..trace import Trace
 from ..views import Dense, QueryKey
 from .jobs import Job, watched
 from .runs import Wanted, twin

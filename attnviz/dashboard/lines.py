@@ -11,7 +11,7 @@ from .causing import HEAD, HEADS, INTEGRATED, RELEVANCE, ROLLOUT
 from .runs import Wanted
 
 if TYPE_CHECKING:
-    from ..trace import Head
+    from ..head import Head
 
 
 FLAGS = {"target": "target", "second": "with"}

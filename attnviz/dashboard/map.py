@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from torch import Tensor
 
-from ..trace import Head
+from ..head import Head
 from . import exports, runs
 from .controls import choose, position, suggest, switch
 from .places import DIVIDED, HIDDEN, SHOWN, TOKENS, WORD_LIMIT, WORDS, Place, drawn_at, prepared, starts

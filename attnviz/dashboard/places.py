@@ -12,7 +12,8 @@ from typing import Any
 
 from ..errors import UsageError
 from ..export.figure import SPECIAL
-from ..trace import Head, Trace
+from ..head import Head
+from ..trace import Trace
 from ..variants import by_words, positions_kept, share_kept, without_special
 from . import runs
 from .jobs import READING

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..estimate import Estimate
-    from ..trace import Head, Trace
+    from ..head import Head
+    from ..trace import Trace
 
 TEXT_LIMIT = 5000
 """Characters in the text box: the text lives in the URL, and servers cut URLs off. Longer texts come as files."""

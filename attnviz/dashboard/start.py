@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ..analysis.heads import is_punctuation
+from ..head import Head
 from ..tokens import Token
-from ..trace import Head, Trace
+from ..trace import Trace
 
 
 def start(trace: Trace) -> dict[int, tuple[int, float]]:

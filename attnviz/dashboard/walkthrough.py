@@ -12,7 +12,8 @@ from .. import charts
 from ..analysis.sparsity import cost_table
 from ..charts import lessons as figures_of
 from ..export.data import scaling_table
-from ..trace import Head, Trace
+from ..head import Head
+from ..trace import Trace
 from ..views import QueryKey
 from . import exports, figures, lessons, lines
 from .causes import last_word

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from ..charts.theme import COLOURS, theme_named
-from ..trace import Head
+from ..head import Head
 from . import figures
 from .grants import grants
 from .places import Place

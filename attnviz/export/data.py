@@ -16,9 +16,10 @@ from ..charts.links import LINKS
 from ..charts.scores import scores_of
 from ..charts.thumbnails import BLOCKS
 from ..errors import BudgetError
+from ..head import Head
 from ..numbers import shortest
 from ..tokens import Token
-from ..trace import Head, Trace
+from ..trace import Trace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import charts
 from ..errors import UsageError
+from ..head import Head
 from ..tokens import Cut
-from ..trace import Head, Trace
+from ..trace import Trace
 from ..variants import by_words, share_kept, without_special
 from ..viewer import map_page
 from . import data
@@ -54,8 +55,8 @@ class Figure:
     name: str
     source: Trace | Head
     options: dict[str, Any] = field(default_factory=dict)
-
     page_options: dict[str, Any] = field(default_factory=dict)
+
     def chart(self, width: int | None = None) -> Any:
         """The altair chart without a theme, laid out for `width` pixels."""
         return self._make("chart")(self.source, **self.options, theme=None, width=width)
@@ -99,8 +100,8 @@ def figure(
     normalised: bool = False,
     words: bool | Cut = False,
     special: str = "shown",
-) -> Figure:
     region: tuple[int, int] | None = None,
+) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
     `entropy` shows all heads, or the queries of one head where layer and head are given. column is what `heads` is
@@ -141,8 +142,8 @@ OPTIONS = {
     "normalised": ("entropy",),
     "words": ("heatmap", "map"),
     "special": ("heatmap", "map"),
-}
     "region": ("map",),
+}
 """The views that an option is for."""
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from .. import charts
 from ..composed import Unkept
-from ..trace import Head, Trace
+from ..head import Head
+from ..trace import Trace
 from .render import render
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from torch import nn
 
 from ..errors import RecordingError
-from ..trace import Record
+from ..head import Record
 from .branches import blocks, differential
 from .joining import join, joined_statistics, joined_value
 from .labelling import axes, sides

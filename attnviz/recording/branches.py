@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..composed import Difference, Stacked, join_statistics
-from ..trace import Record
+from ..head import Record
 from .heard import take_heads
 
 

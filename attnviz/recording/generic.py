@@ -10,7 +10,8 @@ from typing import Any
 from torch import nn
 
 from ..errors import RecordingError, UsageError
-from ..trace import Record, Trace
+from ..head import Record
+from ..trace import Trace
 from .eager import uncompiled
 from .labels import Labels
 from .numbering import records, with_stacks

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..trace import Record
+from ..head import Record
 from .chains import Chain
 from .joining import join, joined_statistics, joined_value
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..charts.theme import COLOURS, theme_named
 from ..errors import UsageError
-from ..trace import Head
+from ..head import Head
 from .tiles import TILE, levels, tile_bytes
 
 COARSE = 1024

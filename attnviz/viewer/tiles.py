@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..trace import Head
+from ..head import Head
 
 TILE = 256
 """Cells along a tile's side."""

@@ -9,7 +9,8 @@ import torch
 from traces import make_axis, make_trace
 
 from attnviz.errors import BudgetError, UsageError
-from attnviz.trace import Record, Trace
+from attnviz.head import Record
+from attnviz.trace import Trace
 from attnviz.views import Dense
 
 WORDS = ("The", "bank", "of", "the", "river")

@@ -19,8 +19,9 @@ from attnviz.analysis.norms import norms_table, value_norms
 from attnviz.analysis.roles import positional, roles
 from attnviz.analysis.sparsity import local, sparsity, top
 from attnviz.analysis.windows import Window, owners
+from attnviz.head import Record
 from attnviz.tokens import Token, TokenAxis, Word, to_words
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.views import QueryKey
 from attnviz_kernels import Emit, Mask, attend, check, view_of
 

@@ -4,7 +4,7 @@ import torch
 from traces import make_trace, trace_of
 
 from attnviz import charts
-from attnviz.trace import Record
+from attnviz.head import Record
 
 
 def with_linear_layer():

@@ -14,8 +14,9 @@ from PIL import Image
 from traces import make_axis, make_trace
 
 from attnviz import charts
+from attnviz.head import Record
 from attnviz.tokens import positions
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.views import Dense
 
 

@@ -10,7 +10,8 @@ from traces import make_axis, make_trace
 from attnviz import charts
 from attnviz.charts.scores import CELLS, scores_of
 from attnviz.errors import UsageError
-from attnviz.trace import Record, Trace
+from attnviz.head import Record
+from attnviz.trace import Trace
 from attnviz.views import Dense, QueryKey
 from attnviz_kernels import Emit, Mask, attend, check, view_of
 

@@ -103,7 +103,8 @@ def test_width_is_kept(trace, width):
 
 
 def test_nan_rows_do_not_break_a_chart():
-    from attnviz.trace import Record, Trace
+    from attnviz.head import Record
+    from attnviz.trace import Trace
     from attnviz.views import Dense
 
     weights = torch.softmax(torch.zeros(1, 1, 4, 4), -1)

@@ -2,16 +2,13 @@
 
 import pytest
 import torch
-from dashboard.models import TEXT, write_pair
-from traces import make_axis
+from dashboard.models import TEXT, cross_trace, write_pair
 
 from attnviz import load_model
 from attnviz.analysis.alignment import alignment as score
 from attnviz.analysis.alignment import parse_links, read_pair, words_of
 from attnviz.dashboard.alignment import NEEDS, gold_line, place_in, select_cross
 from attnviz.dashboard.safe import plain
-from attnviz.trace import Record, Trace
-from attnviz.views import Dense
 
 SOURCE, TARGET = ("seven", "hundred", "two"), ("7", "0", "2")
 RIGHT = [[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.1, 0.8]]
@@ -19,19 +16,15 @@ WRONG = [[0.1, 0.1, 0.8], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]]
 GOLD = "0-0 2-2 1p1"
 
 
-def cross_trace(weights=((RIGHT, WRONG), (WRONG, WRONG))):
-    """A trace of cross-attention and of the encoder, with the given weights [layers][heads][rows][cols]."""
-    views = [Dense(torch.tensor(layer)[None]) for layer in weights]
-    records = [Record(f"cross.{n}", n, "cross", "given", "", view) for n, view in enumerate(views)]
-    encoder = Record("encoder.0", 0, "encoder", "given", "", Dense(torch.full((1, 3, 3, 3), 1 / 3)))
-    axes = {"encoder": (make_axis(SOURCE),), "decoder": (make_axis(TARGET),)}
-    return Trace("numbers", [encoder, *records], axes)
+def numbers():
+    """Head 0 of layer 0 finds each word, the others none."""
+    return cross_trace(torch.tensor([[RIGHT, WRONG], [WRONG, WRONG]]), SOURCE, TARGET)
 
 
 @pytest.fixture
 def opened(visit, tmp_path, monkeypatch):
     """Open the page on a saved trace."""
-    cross_trace().save(tmp_path / "numbers.attn")
+    numbers().save(tmp_path / "numbers.attn")
     monkeypatch.setenv("ATTNVIZ_MODEL_ROOT", str(tmp_path))
     return lambda **query: visit("alignment", model="numbers.attn", **query)
 
@@ -60,7 +53,7 @@ def test_without_gold_links_one_head_is_shown(opened):
 
 def test_every_head_is_scored_as_the_library_does(opened):
     app = opened(gold=GOLD, moment="Row of the word")
-    expected = score(cross_trace().cross, parse_links(GOLD), *words_of(cross_trace().cross), moment="produced")
+    expected = score(numbers().cross, parse_links(GOLD), *words_of(numbers().cross), moment="produced")
     heads, means = app.dataframe[0].value, app.dataframe[1].value
     assert heads.iloc[0].tolist() == [0, 0, 0, 0]
     assert heads["error rate"].tolist() == rates(expected)
@@ -100,8 +93,8 @@ def test_long_texts_are_sent_to_the_map(opened, monkeypatch):
 
 
 def test_a_head_that_cross_attention_does_not_have_is_the_nearest():
-    assert place_in(cross_trace().cross, 5, 7) == (1, 1)
-    assert place_in(cross_trace().cross, 0, 1) == (0, 1)
+    assert place_in(numbers().cross, 5, 7) == (1, 1)
+    assert place_in(numbers().cross, 0, 1) == (0, 1)
 
 
 def test_a_choice_in_the_grid_is_one_of_cross_attention(monkeypatch):

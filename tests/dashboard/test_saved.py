@@ -6,8 +6,9 @@ import pytest
 import torch
 from traces import make_axis, make_trace
 
+from attnviz.head import Record
 from attnviz.tokens import TokenAxis
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.views import Dense
 
 SOURCE, TARGET = ("The", "bank", "was", "muddy", "."), ("Das", "Ufer", "war")

@@ -3,7 +3,8 @@ import torch
 from traces import make_trace, trace_of
 
 from attnviz.dashboard.start import start, start_link
-from attnviz.trace import Record, Trace
+from attnviz.head import Record
+from attnviz.trace import Trace
 
 
 def measured(trace):

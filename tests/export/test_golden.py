@@ -12,7 +12,8 @@ from hostile import TOKENS
 from traces import make_axis
 
 from attnviz.export import Look, figure, pixels, render
-from attnviz.trace import Record, Trace
+from attnviz.head import Record
+from attnviz.trace import Trace
 from attnviz.views import Dense
 
 GOLDEN = Path(__file__).parents[1] / "golden"

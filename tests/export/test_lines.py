@@ -13,7 +13,8 @@ from traces import make_trace
 
 from attnviz.errors import BudgetError, UsageError
 from attnviz.export import export, figure, render
-from attnviz.trace import Record, Trace
+from attnviz.head import Record
+from attnviz.trace import Trace
 from attnviz.views import Dense
 
 

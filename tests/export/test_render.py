@@ -190,7 +190,8 @@ def test_maps_too_large_for_json():
 def test_rows_that_see_no_key_are_null():
     import torch
 
-    from attnviz.trace import Record, Trace
+    from attnviz.head import Record
+    from attnviz.trace import Trace
     from attnviz.views import Dense
 
     weights = torch.eye(3)[None, None].clone()

@@ -5,7 +5,8 @@ import torch
 from traces import make_axis
 
 from attnviz.export import figure, render
-from attnviz.trace import Record, Trace
+from attnviz.head import Record
+from attnviz.trace import Trace
 from attnviz.views import QueryKey
 from attnviz_kernels import Emit, Mask, attend, check, view_of
 

@@ -11,8 +11,9 @@ from traces import make_trace, trace_of
 import attnviz
 from attnviz.composed import Difference, Stacked
 from attnviz.errors import AttnvizError, TraceFileError, UsageError
+from attnviz.head import Record
 from attnviz.storage import load, save
-from attnviz.trace import Record, Trace
+from attnviz.trace import Trace
 from attnviz.views import QueryKey
 from attnviz_kernels import Emit, Mask, attend, check, view_of
 

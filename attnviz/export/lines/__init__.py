@@ -17,8 +17,9 @@ from torch import Tensor
 from ...charts.labels import isolate
 from ...charts.theme import FONT, theme_named
 from ...errors import BudgetError, UsageError
+from ...head import Head
 from ...tokens import Token, printable
-from ...trace import Head, Trace
+from ...trace import Trace
 
 CELLS = 1 << 25
 """Weights that a page holds at most; one takes about half a byte."""
