@@ -10,6 +10,8 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+from dashboard.models import cross_trace
 from traces import make_trace
 
 CHROMIUM = next((path for path in map(Path, ("/usr/bin/chromium", "/usr/bin/chromium-browser")) if path.exists()), None)
@@ -37,6 +39,9 @@ def write_traces(folder):
     ):
         trace = make_trace(words, layers=3, heads=heads, causal=name == "long")
         trace.save(folder / f"{name}.attn")
+    torch.manual_seed(0)
+    weights = torch.randn(2, 3, len(HOSTILE), len(WORDS)).softmax(-1)
+    cross_trace(weights, WORDS, HOSTILE).save(folder / "pair.attn")
 
 
 def free_port():

@@ -2,6 +2,10 @@
 
 import torch
 from tiny_models import WORDS, save_bert
+from traces import make_axis
+
+from attnviz.trace import Record, Trace
+from attnviz.views import Dense
 
 TEXT = "the cat sat . the cats sat ."
 
@@ -42,3 +46,13 @@ def write_pair(folder):
     names = ["input_ids", "attention_mask"]
     transformers.BertTokenizerFast(vocab=str(vocabulary), model_input_names=names).save_pretrained(folder / "t5")
     return folder
+
+
+def cross_trace(weights, sources, targets):
+    """A trace of cross-attention with the given weights [layers, heads, targets, sources], and of an encoder."""
+    views = [Dense(layer[None]) for layer in weights]
+    records = [Record(f"cross.{n}", n, "cross", "given", "", view) for n, view in enumerate(views)]
+    even = torch.full((1, weights.shape[1], len(sources), len(sources)), 1 / len(sources))
+    encoder = Record("encoder.0", 0, "encoder", "given", "", Dense(even))
+    axes = {"encoder": (make_axis(sources),), "decoder": (make_axis(targets),)}
+    return Trace("pair", [encoder, *records], axes)

@@ -80,9 +80,13 @@ def test_hostile_tokens_stay_text(visitor, page_name):
 @pytest.mark.parametrize("page_name", PAGES)
 def test_no_page_is_wider_than_a_phone(visitor, page_name):
     visitor.page.set_viewport_size({"width": 360, "height": 740})
-    page = visitor.go(f"{page_name if page_name != 'heads' else ''}?model=words.attn")
+    model = "pair.attn" if page_name == "alignment" else "words.attn"
+    page = visitor.go(f"{page_name if page_name != 'heads' else ''}?model={model}")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     assert page.evaluate("document.querySelector('.stMain').scrollWidth") <= 360
+    parts = ".stVegaLiteChart:not(:has(.vega-bind)) svg, .figure-title, .figure-subtitle, .stButtonGroup button"
+    ends = page.locator(parts).evaluate_all("parts => parts.map((part) => part.getBoundingClientRect().right)")
+    assert all(end <= 360 for end in ends)
 
 
 def test_a_view_leaves_as_a_file(visitor):

@@ -84,6 +84,23 @@ def test_dependencies_follow_direction_and_head(visitor):
     page.get_by_text(title).wait_for()
 
 
+def test_alignment_by_click_and_by_keyboard(visitor):
+    page = visitor.go("alignment?model=pair.attn&gold=0-0+1-1+2p2")
+    cell(page, 1, 2).click()
+    browsing.wait_for_query(page, kind="cross", layer=1, head=2)
+    page.get_by_text("Layer 1, head 2").first.wait_for()
+    page.get_by_role("radio", name="Row of the word").or_(
+        page.get_by_role("button", name="Row of the word")
+    ).first.focus()
+    page.keyboard.press("Enter")
+    browsing.wait_for_query(page, moment="Row of the word")
+    assert page.locator("img[src*='attnviz.example'], img[src=x]").count() == 0
+    assert page.locator(".stVegaLiteChart svg text", has_text="script").count() > 0
+    page.reload()
+    browsing.settled(page)
+    page.get_by_text("Alignment error rate of every head, produced").wait_for()
+
+
 def test_the_second_head_is_chosen_in_the_grid_and_by_keyboard(visitor):
     page = visitor.go("compare?model=words.attn&layer=0&head=1")
     cell(page, 1, 2).click()
