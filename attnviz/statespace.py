@@ -32,8 +32,8 @@ class StateSpace:
     is 1 where all channels share them); row_time [B, H, M] and key_time [B, H, N], float64, are the sums of steps up to
     and with a position. offset: query i stands at key position i + offset. mean shows one map, the mean of all H.
 
-    Weights may be negative and a row does not sum to one, so it is no distribution: its entropy is NaN, its distance
-    the signed sum. Memory is O(N) a channel; time grows with N squared, also of `push` and `pull`.
+    Weights may be negative and a row does not sum to one, so it is no distribution: entropy and distance are NaN.
+    Memory is O(N) a channel; time grows with N squared, also of `push` and `pull`.
     """
 
     decay: Tensor
@@ -175,6 +175,7 @@ class StateSpace:
         return replace(
             found,
             entropy=torch.full_like(found.entropy, torch.nan),
+            distance=torch.full_like(found.distance, torch.nan),
             largest=largest.masked_fill(blind, torch.nan),
             largest_key=key.masked_fill(blind, -1),
         )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BudgetError, UsageError
+from ..statespace import StateSpace
 from ..tokens import Token
 from ..trace import Trace
 from ..views import WeightView
@@ -125,6 +126,8 @@ def _views(trace: Trace, layers: Sequence[int] | None) -> list[WeightView]:
         queries, keys = view.shape[2:]
         if queries != keys:
             raise UsageError(f"rollout needs as many queries as keys, layer {layer} has {queries} and {keys}")
+        if isinstance(view, StateSpace):
+            raise UsageError(f"layer {layer} is a state-space layer, whose weights are no shares to be followed")
         found.append(view)
     return found
 

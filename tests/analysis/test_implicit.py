@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import attnviz
+from attnviz.analysis.flow import rollout
 from attnviz.analysis.implicit import implicit_attention
 from attnviz.errors import RecordingError, UsageError
 from attnviz.statespace import StateSpace
@@ -179,6 +180,7 @@ def test_statistics_of_rows_that_are_no_distributions():
     whole, found = view.tile(slice(None), slice(None)), view.statistics()
     seen = whole.masked_fill(torch.ones(40, 40, dtype=torch.bool).triu(1), -torch.inf)
     assert found.entropy.isnan().all()
+    assert found.distance.isnan().all()
     assert torch.allclose(found.largest, seen.amax(-1))
     assert (found.largest_key == seen.argmax(-1)).all()
     assert torch.allclose(found.own, whole.diagonal(dim1=-2, dim2=-1))
@@ -202,6 +204,8 @@ def test_charts_tables_and_files_take_it_like_any_trace(mamba, tmp_path):
     assert attnviz.charts.heatmap(trace[0, 0]).to_dict()["title"]["text"] == "Layer 0, head 0"
     assert len(trace.heads()) == 3
     assert trace.coverage()["recorded by"].unique().tolist() == ["state space"]
+    with pytest.raises(UsageError, match="layer 0 is a state-space layer, whose weights are no shares"):
+        rollout(trace)
     trace.save(tmp_path / "mamba.attn")
     again = attnviz.load(tmp_path / "mamba.attn")
     assert torch.equal(again[1, 0].weights(), trace[1, 0].weights())
