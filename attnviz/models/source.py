@@ -50,6 +50,8 @@ def locate(name_or_path: str | Path, allow_hub: bool) -> Source:
         return Source(name, str(path))
     if path.suffix == ".gguf" and path.is_file():
         return Source(name, str(path.parent), gguf=path)
+    if path.suffix == ".attn":
+        raise ModelError(f"{name} is a saved trace, and the model itself is needed here: name the model it is from")
     if name and path.exists():
         raise ModelError(f"{name} is neither a folder nor a .gguf file; name the folder that holds config.json")
     return _on_hub(name, allow_hub)

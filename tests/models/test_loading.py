@@ -213,6 +213,11 @@ def test_file_that_is_no_model(tmp_path: Path) -> None:
         load_model(tmp_path / "weights.bin")
 
 
+def test_a_trace_is_no_model() -> None:
+    with pytest.raises(ModelError, match=r"^run.attn is a saved trace, and the model itself is needed here: name the"):
+        load_model("run.attn")
+
+
 def test_bundled_name_comes_first_and_a_path_is_still_a_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     folder.rename(folder.parent / "minilm")
