@@ -54,7 +54,8 @@ def draw(look: Look) -> None:
 def offered(look: Look, table: pd.DataFrame) -> list[str]:
     """The statistics that there are, and those that running the model again would give."""
     runs_again = not look.wanted.saved and look.kind == "self"
-    return [name for name in STATISTICS if name in table or (runs_again and name in PROBED)]
+    known = {name for name in table if table[name].notna().any()}
+    return [name for name in STATISTICS if name in known or (runs_again and name in PROBED)]
 
 
 def told(kept: int, count: int) -> str:
