@@ -16,7 +16,7 @@ def test_a_saved_trace_is_opened_and_drawn(tmp_path):
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     make_trace(["a"] * 80, layers=benchmark.LAYER + 1, heads=benchmark.HEAD + 1).save(tmp_path / "run.attn")
-    table = Table("what", "measured", "bound")
+    table = Table("what", "seconds", "of processor", "size", "bound")
     benchmark.read(table, tmp_path / "run.attn")
     shown = io.StringIO()
     Console(file=shown, width=100).print(table)
