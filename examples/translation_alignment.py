@@ -3,7 +3,9 @@
 "seven hundred forty two" becomes 7 4 2. The digit 4 can only come from "forty", so we know where attention ought to
 look, and can measure how often it does. Takes about a minute on two cores.
 
-    python examples/translation_alignment.py [steps]
+    python examples/translation_alignment.py [steps [numbers.attn]]
+
+With a second argument the run is kept, for the dashboard's page Alignment: attnviz dashboard numbers.attn
 """
 
 import random
@@ -150,30 +152,35 @@ def evaluate(model: Translator, numbers: list[int]) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def show(model: Translator, number: int) -> None:
-    """Print which share of the cross-attention each digit gives to each word."""
+def show(model: Translator, number: int, path: str | None) -> None:
+    """Print which share of the cross-attention each digit gives to each word, and keep the run if a path is given."""
     words, targets = batch_of([number])
     names = [word for word, _ in spell(number)] + ["<end>"]
     count = len(str(number))
     with attnviz.record(model, tokens={"encoder": names, "decoder": [*map(str, digits(number))]}) as trace:
         model(words[:, : len(names)], targets[:, :count])
+    if path is not None:
+        trace.save(path)
+        links = " ".join(f"{word}-{digit}" for digit, word in gold(number))
+        print(f'\nkept in {path}; its rows are named by the digit they choose ("Row of the word"), gold links {links}')
     weights = sum(head.weights() for head in trace.cross.every_head()) / 2
     print("\n" + " " * 6 + "".join(f"{name:>10}" for name in names))
     for row, token in enumerate(trace.cross[0, 0].rows):
         print(f"{token.text:>6}" + "".join(f"{share:>10.0%}" for share in weights[row]))
 
 
-def main(steps: int = 1200) -> tuple[float, float]:
+def main(steps: int = 1200, path: str | None = None) -> tuple[float, float]:
     torch.manual_seed(0)
     model, chance = Translator(), random.Random(0)
     train(model, steps, chance)
     right, aligned = evaluate(model.eval(), [chance.randint(1, LARGEST) for _ in range(300)])
     print(f"\nnumbers written right {right:.1%}, digits that attend most to their word {aligned:.1%}")
-    show(model, 7342)
+    show(model, 7342, path)
     return right, aligned
 
 
 if __name__ == "__main__":
-    right, aligned = main(*map(int, sys.argv[1:]))
+    steps, *path = sys.argv[1:] or ["1200"]
+    right, aligned = main(int(steps), *path)
     assert right > 0.98, "the model did not learn to write numbers"
     assert aligned > 0.9, "its cross-attention does not point at the words"

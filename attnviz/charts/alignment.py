@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..tokens import Word, named
+from ..tokens import Word, named, printable
 from .axis import fit, token_axis
-from .labels import axis_text, numbered, parameters
+from .labels import axis_text, parameters, short
 from .links import column_of, places_of
 from .theme import MAP, AltairChart, themed
 
@@ -109,8 +109,8 @@ def alignment_links(
 
 
 def _numbered(words: Sequence[Word]) -> list[str]:
-    """The words with the numbers that gold links call them by."""
-    return [numbered(place, token) for place, token in enumerate(named([word.text for word in words]))]
+    """The words with the numbers that gold links call them by; a space that breaks no line needs no sign for it."""
+    return [f"{place}\u00a0{short(printable(word.text))}" for place, word in enumerate(words)]
 
 
 def _lines(

@@ -31,13 +31,15 @@ def score_grid(
     import altair as alt
 
     step = fit(int(table["head"].max()) + 1, 160, width, most=28, total=700)
+    low, high = float(table[column].min()), float(table[column].max())
+    ends = {} if low < high else {"domain": [low, low + 1]}
     chart = (
         alt.Chart(table[["layer", "head", column]])
         .mark_rect(width={"band": 0.94}, height={"band": 0.94}, cornerRadius=2)
         .encode(
             x=alt.X("head:O", axis=head_axis("head", "top", step)),
             y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
-            color=alt.Color(f"{column}:Q", title=column, scale={"range": "heatmap", "reverse": low_is_best}),
+            color=alt.Color(f"{column}:Q", title=column, scale={"range": "heatmap", "reverse": low_is_best, **ends}),
             tooltip=["layer:O", "head:O", alt.Tooltip(f"{column}:Q", format=".3f")],
         )
         .properties(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -69,7 +68,7 @@ class Pair:
 
 def draw(look: Look) -> None:
     """The page."""
-    if "cross" not in look.whole.kinds:
+    if look.kind != "cross":
         st.info(NEEDS, icon=":material/info:")
         return
     pair = _pair(look)
@@ -118,8 +117,7 @@ def _pair(look: Look) -> Pair:
             work = partial(read, model, tokenizer, look.wanted.text, typed.strip())
             pair: Pair = obtain(runs.traces(), (look.wanted, typed.strip(), "pair"), work, tensor_bytes)
             return pair
-    trace = look.whole.cross.sequence(look.trace.batch)
-    return Pair(trace, *words_of(trace))
+    return Pair(look.trace, *words_of(look.trace))
 
 
 def read(model: Any, tokenizer: Any, source: str, target: str, job: Job) -> Pair:
@@ -129,21 +127,15 @@ def read(model: Any, tokenizer: Any, source: str, target: str, job: Job) -> Pair
         return Pair(*read_pair(own, tokenizer, source, target), target)
 
 
-def place_in(trace: Trace, layer: int, head: int) -> tuple[int, int]:
-    """The layer and head of cross-attention that stand where others were chosen, or the nearest."""
-    layer = min(trace.layers, key=lambda number: abs(number - layer))
-    return layer, min(trace.record(layer).head_numbers, key=lambda number: abs(number - head))
-
-
 def _head(look: Look, pair: Pair, gold: Gold | None, moment: str, which: str) -> None:
     """One head: matrix and links."""
-    layer, head = place_in(pair.trace, look.head.layer, look.head.head)
+    layer, head = look.head.layer, look.head.head
     maps = word_map(pair.trace, layer, pair.targets, pair.sources, moment)
     at = pair.trace.record(layer).head_numbers.index(head)
     table = cells(maps[at], gold, which == MUTUAL)
-    title = f"Layer {layer}, head {head}"
-    matrix = partial(charts.alignment_matrix, table, pair.targets, pair.sources, title, width=560)
-    lines = partial(charts.alignment_links, table, pair.targets, pair.sources, title, width=400)
+    title, wide = f"Layer {layer}, head {head}", figures.wide(len(pair.sources))
+    matrix = partial(charts.alignment_matrix, table, pair.targets, pair.sources, title, width=wide)
+    lines = partial(charts.alignment_links, table, pair.targets, pair.sources, title, width=330)
     left, right = st.columns([3, 2], gap="large")
     made = [*python(look, pair), f"weights = word_map(trace, {layer}, targets, sources, {moment!r})[{at}]"]
     made.append(f"table = cells(weights, {gold_line(gold)}, symmetric={which == MUTUAL})")
@@ -151,12 +143,12 @@ def _head(look: Look, pair: Pair, gold: Gold | None, moment: str, which: str) ->
     with left:
         st.caption(f"Dots: links of the head.{'' if gold is None else ' Frames: gold links, dashed: possible ones.'}")
         figures.show(matrix(theme=figures.theme()))
-        code = written(IMPORTS, made, f"charts.alignment_matrix{drawn}560)", "alignment-matrix")
+        code = written(IMPORTS, made, f"charts.alignment_matrix{drawn}{wide})", "alignment-matrix")
         offer(Result("alignment-matrix", matrix, table, code))
     with right:
         st.caption("Lines: links of the head." + ("" if gold is None else " Bands: gold links, pale: possible ones."))
         figures.show(lines(theme=figures.theme()))
-        code = written(IMPORTS, made, f"charts.alignment_links{drawn}400)", "alignment-links")
+        code = written(IMPORTS, made, f"charts.alignment_links{drawn}330)", "alignment-links")
         offer(Result("alignment-links", lines, table, code))
 
 
@@ -169,32 +161,26 @@ def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: s
     heads = table[table["head"] >= 0].sort_values(COLUMNS[which], kind="stable", ignore_index=True)
     means = table[table["head"] < 0].drop(columns="head").reset_index(drop=True)
     title = f"Alignment error rate of every head, {moment}"
-    chart = partial(charts.score_grid, heads, COLUMNS[which], title, low_is_best=True, width=560)
+    wide = figures.wide_of(heads)
+    chart = partial(charts.score_grid, heads, COLUMNS[which], title, low_is_best=True, width=wide)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        place = place_in(pair.trace, look.head.layer, look.head.head)
-        grid = figures.framed(chart(theme=figures.theme()), pair.trace[place])
-        figures.clickable(grid, "grid", select_cross, ("layer", "head"))
+        grid = figures.framed(chart(theme=figures.theme()), look.head)
+        figures.clickable(grid, "grid", select_head, ("layer", "head"))
         st.caption(LIMIT)
         made = [
             *python(look, pair),
             f"table = alignment(trace, {gold_line(gold)}, targets, sources, moment={moment!r})",
             f'heads = table[table["head"] >= 0].sort_values({COLUMNS[which]!r}, kind="stable", ignore_index=True)',
         ]
-        figure = f"charts.score_grid(heads, {COLUMNS[which]!r}, {title!r}, low_is_best=True, width=560)"
+        figure = f"charts.score_grid(heads, {COLUMNS[which]!r}, {title!r}, low_is_best=True, width={wide})"
         line = _command(look, pair, links, moment)
         offer(Result("alignment", chart, heads, written(IMPORTS, made, figure, "alignment"), line))
     with right:
         st.subheader("Best heads", anchor=False)
-        listed(heads.head(5), "best", select_cross)
+        listed(heads.head(5), "best")
         st.subheader("Mean of a layer's heads", anchor=False)
         st.dataframe(means.round(3), hide_index=True)
-
-
-def select_cross(place: Mapping[str, Any] | pd.Series[Any]) -> None:
-    """Look at a head of cross-attention."""
-    st.session_state["kind"] = "cross"
-    select_head(place)
 
 
 def gold_line(gold: Gold | None) -> str:
@@ -213,7 +199,7 @@ def python(look: Look, pair: Pair) -> list[str]:
             f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
             f"trace, targets, sources = read_pair(model, tokenizer, {texts})",
         ]
-    return [*exports.trace_lines(look, "cross"), "targets, sources = words_of(trace)"]
+    return [*exports.trace_lines(look), "targets, sources = words_of(trace)"]
 
 
 def _command(look: Look, pair: Pair, links: str, moment: str) -> str:

@@ -142,12 +142,13 @@ def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
 def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
     left, right = st.columns([3, 2], gap="large")
     title = "Change when a head writes " + ("nothing" if asked.how == "zero" else "its mean")
-    chart = partial(charts.change_grid, table, "change", title, width=560)
+    wide = figures.wide_of(table)
+    chart = partial(charts.change_grid, table, "change", title, width=wide)
     with left:
         st.text(f"{found.about}: {table['before'].iloc[0]:.4f} with all heads")
         grid = figures.framed(chart(theme=figures.theme()), look.head)
         figures.clickable(grid, "grid", select_head, ("layer", "head"))
-        figure = f'charts.change_grid(table, "change", {title!r}, width=560)'
+        figure = f'charts.change_grid(table, "change", {title!r}, width={wide})'
         offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
     with right:
         listed(table, "changes")

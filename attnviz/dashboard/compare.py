@@ -20,6 +20,7 @@ from .network import computed, network, wait_for_click
 from .places import Place
 from .results import Result, listed, offer
 from .runs import Wanted
+from .safe import plain
 from .selection import select_head
 from .settings import settings
 from .sidebar import Look
@@ -46,8 +47,8 @@ def draw(look: Look) -> None:
     columns = st.columns(2, gap="large")
     for column, place, head, title in zip(columns, places, (look.head, other), ("First", "Second"), strict=True):
         with column:
-            st.subheader(title, anchor=False)
-            st.text(f"layer {head.layer}, head {head.head} of {printable(head.model)}")
+            st.subheader(f"{title}: layer {head.layer}, head {head.head}", anchor=False)
+            st.caption(plain(head.model))
             linked(place, head, key=title, group=title if problem else "compared")
     if problem:
         st.info(problem, icon=":material/info:")
@@ -128,12 +129,14 @@ def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[comparing.Pa
         f"layer {place[0]}, head {place[1]}" if place else f"the same head of {_named(look, wanted)}"
     )
     left, right = st.columns([3, 2], gap="large")
-    chart = partial(charts.score_grid, table, "distance", title, width=560)
+    wide = figures.wide_of(table)
+    chart = partial(charts.score_grid, table, "distance", title, width=wide)
+    figure = f'charts.score_grid(table, "distance", {title!r}, width={wide})'
     pick = _select_second if mode == HEADS else select_head
     with left:
         grid = figures.framed(chart(theme=figures.theme()), other if mode == HEADS else look.head)
         figures.clickable(grid, "grid", pick, ("layer", "head"))
-        offer(Result("distances", chart, table, every_python(look, wanted, mode, title)))
+        offer(Result("distances", chart, table, every_python(look, wanted, mode, figure)))
     with right:
         listed(table, "distances", pick)
 
@@ -154,9 +157,8 @@ def python(look: Look, wanted: Wanted, other: Head) -> str:
     return lines.written(imports, made, "charts.difference(one, other, width=500)", "difference")
 
 
-def every_python(look: Look, wanted: Wanted, mode: str, title: str) -> str:
+def every_python(look: Look, wanted: Wanted, mode: str, figure: str) -> str:
     """The lines that give the table of heads."""
-    figure = f'charts.score_grid(table, "distance", {title!r}, width=560)'
     if mode != HEADS:
         imports = ("from attnviz.analysis.compare import compare_traces",)
         made = (*_traces(look, wanted), "table = compare_traces(trace, second)")

@@ -90,12 +90,14 @@ def _mention(window: Window, asked: list[Query], kind: str) -> None:
 def _grid(look: Look, found: Any, kind: str) -> None:
     table = found.table(kind)
     title = f"Share of {table['n'].iloc[0]} mentions whose antecedent a head finds, among any {kind}"
-    chart = partial(charts.score_grid, table, "accuracy", title, width=560)
+    wide = figures.wide_of(table)
+    chart = partial(charts.score_grid, table, "accuracy", title, width=wide)
+    figure = f'charts.score_grid(table, "accuracy", {title!r}, width={wide})'
     grid = figures.framed(chart(theme=figures.theme()), look.head)
     figures.clickable(grid, "grid", select_head, ("layer", "head"))
     st.caption(LIMIT)
     line = command("coref", look.wanted.model, "texts.txt", f"--candidates={kind}", "-o", "coreference.svg")
-    offer(Result("coreference", chart, table, python(look.wanted.model, kind, title), line))
+    offer(Result("coreference", chart, table, python(look.wanted.model, kind, figure), line))
 
 
 def _rules(found: Any, kind: str) -> None:
@@ -105,14 +107,14 @@ def _rules(found: Any, kind: str) -> None:
     st.dataframe(found.baselines(kind).round(3), hide_index=True)
 
 
-def python(model: str, kind: str, title: str) -> str:
+def python(model: str, kind: str, figure: str) -> str:
     """The lines that give the table, from a file of the same texts."""
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",
         f'table = coreference(read("texts.txt"), model, tokenizer).table({kind!r})',
     )
     imports = ("from attnviz.analysis.coreference import coreference", "from attnviz.analysis.readers import read")
-    return written(imports, made, f'charts.score_grid(table, "accuracy", {title!r}, width=560)', "coreference")
+    return written(imports, made, figure, "coreference")
 
 
 def arcs_python(model: str, kind: str, place: int, head: tuple[int, int], title: str) -> str:

@@ -79,11 +79,13 @@ def _grid(look: Look, found: Dependencies, direction: str) -> None:
     relation = choose("Relation", found.relations(1), "relation", width=320)
     table = annotated.scores(found, relation, direction)
     title = f"Share of {relation} arcs a head finds, {direction}"
-    chart = partial(charts.score_grid, table, "accuracy", title, width=560)
+    wide = figures.wide_of(table)
+    chart = partial(charts.score_grid, table, "accuracy", title, width=wide)
+    figure = f'charts.score_grid(table, "accuracy", {title!r}, width={wide})'
     grid = figures.framed(chart(theme=figures.theme()), look.head)
     figures.clickable(grid, "grid", select_head, ("layer", "head"))
     st.caption(LIMIT)
-    code = python(look.wanted.model, relation, direction, title)
+    code = python(look.wanted.model, relation, direction, figure)
     line = command("deps", look.wanted.model, "sentences.conllu", f"--relation={relation}", "-o", "dependencies.csv")
     offer(Result("dependencies", chart, table, code, line))
     listed(table.head(8), "best")
@@ -98,7 +100,7 @@ def _relations(found: Dependencies) -> None:
     listed(found.table(FEW if len(found.arcs) > 10 * FEW else 1), "relations")
 
 
-def python(model: str, relation: str, direction: str, title: str) -> str:
+def python(model: str, relation: str, direction: str, figure: str) -> str:
     """The lines that give the table, from a file of the same sentences."""
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",
@@ -110,7 +112,7 @@ def python(model: str, relation: str, direction: str, title: str) -> str:
         "from attnviz.analysis.readers import read",
         "from attnviz.dashboard import annotated",
     )
-    return written(imports, made, f'charts.score_grid(table, "accuracy", {title!r}, width=560)', "dependencies")
+    return written(imports, made, figure, "dependencies")
 
 
 def arcs_python(model: str, place: int, head: tuple[int, int], direction: str, title: str) -> str:

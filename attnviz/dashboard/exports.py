@@ -94,10 +94,10 @@ def python_lines(look: sidebar.Look, view: str, options: dict[str, Any]) -> str:
     )
 
 
-def trace_lines(look: sidebar.Look, kind: str | None = None) -> list[str]:
-    """The lines of Python that make the trace, of the kind of attention looked at unless another is named."""
+def trace_lines(look: sidebar.Look) -> list[str]:
+    """The lines of Python that make the trace."""
     wanted = look.wanted
-    part = f".only({kind or look.kind!r})" if len(look.whole.kinds) > 1 else ""
+    part = f".only({look.kind!r})" if len(look.whole.kinds) > 1 else ""
     part += f".sequence({look.trace.batch})" if look.trace.batch else ""
     if wanted.saved:
         return [f"trace = attnviz.load({(wanted.file or wanted.model)!r}){part}"]

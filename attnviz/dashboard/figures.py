@@ -10,11 +10,23 @@ import altair as alt
 import streamlit as st
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..head import Head
 
 FONT = '"Source Sans", sans-serif'
 """Of the page, so that charts match it; exported charts have their own."""
 PADDING = dict.fromkeys(("left", "top", "right", "bottom"), 2)
+
+
+def wide(columns: int) -> int:
+    """Pixels of a figure with a grid: half a page, or less where the squares would be large."""
+    return min(560, 180 + 44 * columns)
+
+
+def wide_of(table: pd.DataFrame) -> int:
+    """The same for a table of heads."""
+    return wide(int(table["head"].max()) + 1)
 
 
 def theme() -> str:

@@ -90,16 +90,17 @@ def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _grid(look: Look, table: pd.DataFrame, column: str) -> None:
-    chart = partial(charts.head_grid, look.trace, column, table=table, width=560)
+    wide = figures.wide_of(table)
+    chart = partial(charts.head_grid, look.trace, column, table=table, width=wide)
     grid = figures.framed(chart(theme=figures.theme()), look.head)
     figures.clickable(grid, "grid", select_head, PLACE)
     if column in PROBED:
-        offer(Result(column, chart, table, probed_python(look, column)))
+        offer(Result(column, chart, table, probed_python(look, column, wide)))
     else:
         exports.offer(look, "heads", column=column)
 
 
-def probed_python(look: Look, column: str) -> str:
+def probed_python(look: Look, column: str, wide: int) -> str:
     """The lines that run random tokens that repeat."""
     made = (
         f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
@@ -107,7 +108,7 @@ def probed_python(look: Look, column: str) -> str:
         'table = trace.heads().merge(prefix_matching(model, tokenizer), on=["layer", "head"], how="left")',
     )
     imports = ("from attnviz.analysis.roles import prefix_matching",)
-    return written(imports, made, f"charts.head_grid(trace, {column!r}, table=table, width=560)", column)
+    return written(imports, made, f"charts.head_grid(trace, {column!r}, table=table, width={wide})", column)
 
 
 def _maps(look: Look, table: pd.DataFrame, _: str) -> None:

@@ -42,6 +42,10 @@ PAGES: dict[str, tuple[str, Callable[[Look], None]]] = {
 """By the name in the address: title and function."""
 
 
+ABOUT = {"alignment": "cross"}
+"""The kind of attention that a page is about."""
+
+
 def main() -> None:
     """Draw the page that the address names."""
     st.set_page_config("attnviz", page_icon=str(MARK), layout="wide")
@@ -50,8 +54,8 @@ def main() -> None:
     here = st.navigation([_page(name) for name in PAGES], position="top")
     make_slot()
     try:
-        found = look()
-        PAGES[here.url_path or next(iter(PAGES))][1](found)
+        name = here.url_path or next(iter(PAGES))
+        PAGES[name][1](look(ABOUT.get(name, "")))
     except AttnvizError as error:
         st.error(plain(error), icon=":material/error:")
     except Exception:

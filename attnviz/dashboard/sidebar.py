@@ -48,8 +48,11 @@ class Look:
     whole: Trace
 
 
-def look() -> Look:
-    """Draw the sidebar. Stops the page while there is nothing to show yet, with progress or the reason."""
+def look(about: str = "") -> Look:
+    """Draw the sidebar. Stops the page while there is nothing to show yet, with progress or the reason.
+
+    about is the kind of attention that the page is about, which is then not chosen where there is any.
+    """
     with st.sidebar:
         names = [*offered(settings()), *brought()]
         model = choose("Model", names, "model", accept_new_options=settings().allow_hub)
@@ -58,7 +61,7 @@ def look() -> Look:
         tokens, place = st.empty(), st.container()
     wanted, trace = _open(model) if model.endswith(TRACE) else _record(runs.Wanted(model, text, file), tokens)
     with place:
-        return _choice(wanted, trace)
+        return _choice(wanted, trace, about)
 
 
 def _text() -> tuple[str, str]:
@@ -134,10 +137,11 @@ def told(count: int, cost: Estimate | None) -> str:
     )
 
 
-def _choice(wanted: runs.Wanted, whole: Trace) -> Look:
+def _choice(wanted: runs.Wanted, whole: Trace, about: str) -> Look:
     kinds = [kind for kind in whole.kinds if kind != "pool"] or list(whole.kinds)
     if not kinds:
         raise UsageError("this trace holds no attention: record another model, or open another trace")
+    kinds = [about] if about in kinds else kinds
     kind = choose("Attention", kinds, "kind") if len(kinds) > 1 else kinds[0]
     sequence = position("Sequence", whole.batch_size, "sequence") if whole.batch_size > 1 else 0
     trace = part_of(whole, kind, sequence)

@@ -7,7 +7,7 @@ from dashboard.models import TEXT, cross_trace, write_pair
 from attnviz import load_model
 from attnviz.analysis.alignment import alignment as score
 from attnviz.analysis.alignment import parse_links, read_pair, words_of
-from attnviz.dashboard.alignment import NEEDS, gold_line, place_in, select_cross
+from attnviz.dashboard.alignment import NEEDS, gold_line
 from attnviz.dashboard.safe import plain
 
 SOURCE, TARGET = ("seven", "hundred", "two"), ("7", "0", "2")
@@ -51,6 +51,13 @@ def test_without_gold_links_one_head_is_shown(opened):
     assert not app.error
 
 
+def test_the_page_is_about_cross_attention_only(opened):
+    app = opened(kind="encoder")
+    assert "kind" not in [box.key for box in app.selectbox]
+    assert app.selectbox(key="layer").options == ["0", "1"]
+    assert not app.warning
+
+
 def test_every_head_is_scored_as_the_library_does(opened):
     app = opened(gold=GOLD, moment="Row of the word")
     expected = score(numbers().cross, parse_links(GOLD), *words_of(numbers().cross), moment="produced")
@@ -90,18 +97,6 @@ def test_long_texts_are_sent_to_the_map(opened, monkeypatch):
     assert [info.value.split(":")[0] for info in app.info] == [
         "Texts of up to 2 words are aligned here, these have 3 and 3"
     ]
-
-
-def test_a_head_that_cross_attention_does_not_have_is_the_nearest():
-    assert place_in(numbers().cross, 5, 7) == (1, 1)
-    assert place_in(numbers().cross, 0, 1) == (0, 1)
-
-
-def test_a_choice_in_the_grid_is_one_of_cross_attention(monkeypatch):
-    state = {}
-    monkeypatch.setattr("streamlit.session_state", state)
-    select_cross({"layer": 1, "head": 0})
-    assert state == {"kind": "cross", "layer": 1, "head": 0}
 
 
 def test_gold_links_stand_in_the_lines_as_they_were_given():

@@ -87,7 +87,7 @@ def test_dependencies_follow_direction_and_head(visitor):
 def test_alignment_by_click_and_by_keyboard(visitor):
     page = visitor.go("alignment?model=pair.attn&gold=0-0+1-1+2p2")
     cell(page, 1, 2).click()
-    browsing.wait_for_query(page, kind="cross", layer=1, head=2)
+    browsing.wait_for_query(page, layer=1, head=2)
     page.get_by_text("Layer 1, head 2").first.wait_for()
     page.get_by_role("radio", name="Row of the word").or_(
         page.get_by_role("button", name="Row of the word")
