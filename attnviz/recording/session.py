@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,13 @@ def inspect(model: Any, text: str, *, start: bool = False, **options: Any) -> Tr
         if network.config.is_encoder_decoder:
             network.generate(**inputs, max_new_tokens=GENERATED)
         else:
-            network(**inputs)
+            network(**inputs, **_few_logits(network))
     return recorder.trace
+
+
+def _few_logits(model: nn.Module) -> dict[str, int]:
+    """Nobody reads the logits here, and those of every token take more memory than the trace."""
+    return {"logits_to_keep": 1} if "logits_to_keep" in signature(model.forward).parameters else {}
 
 
 def started(inputs: Mapping[str, Tensor], tokenizer: Any) -> dict[str, Tensor]:
