@@ -1,4 +1,4 @@
-"""The pages of docs/reference, made from signatures and docstrings; `scripts/reference` writes them.
+"""The pages of docs/reference, made from signatures, docstrings and help texts; `scripts/reference` writes them.
 
 A page has one section for each public name, in the order of `__all__`, or of the source where a module has none.
 """
@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import reference_commands
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 CALLED = ("__getitem__", "__call__")
@@ -31,6 +33,7 @@ def pages() -> dict[str, str]:
         "charts.md": page(attnviz.charts),
         "export.md": page(import_module("attnviz.export")),
         "kernels.md": page(import_module("attnviz_kernels")),
+        "commands.md": reference_commands.page(),
     }
     return {**found, "README.md": overview(found)}
 
@@ -38,7 +41,7 @@ def pages() -> dict[str, str]:
 def overview(found: dict[str, str]) -> str:
     """The list of pages, each with the first line of its text."""
     lines = [f"- [{text.splitlines()[0][2:]}]({name}): {text.splitlines()[2]}" for name, text in found.items()]
-    about = "Made from the docstrings by `scripts/reference`."
+    about = "Made from docstrings and help texts by `scripts/reference`."
     return "\n".join(["# Reference", "", about, "", *lines, "- [Errors](../errors/README.md)", ""])
 
 
