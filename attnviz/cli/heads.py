@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -119,16 +119,27 @@ def rollout(
     file: File = None,
     kind: Kind = None,
     token: Token = -1,
+    method: Annotated[
+        str,
+        typer.Option(help="rollout (to the token), reach (where its input ends up) or flow (to it; short texts)."),
+    ] = "rollout",
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
     """What one token's last state is made of, by attention rollout: possible paths, not what was used."""
-    from ..analysis.flow import rollout as rollout_of
+    from ..analysis import flow
     from ..charts import token_bars
 
-    found = rollout_of(trace_of(model, text, file, kind), token)
-    title = f"Rollout to token {found.token}"
+    methods: dict[str, Callable[[Trace, int], flow.Flow]] = {
+        "rollout": flow.rollout,
+        "reach": flow.reach,
+        "flow": flow.flow,
+    }
+    if method not in methods:
+        raise UsageError(f"--method must be one of {', '.join(methods)}, got {method!r}")
+    found = methods[method](trace_of(model, text, file, kind), token)
+    title = f"{method.capitalize()} {'from' if method == 'reach' else 'to'} token {found.token}"
     chart = lambda: token_bars(found.tokens, found.scores.tolist(), title)  # noqa: E731
     tell(found.table(), as_json=as_json, top=top, path=output, chart=chart)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnviz.analysis.attribution import attribute_tokens
-from attnviz.analysis.flow import rollout
+from attnviz.analysis.flow import flow, reach, rollout
 from attnviz.analysis.measures import cosine
 from attnviz.cli import entry as cli
 from attnviz.recording import inspect
@@ -85,6 +85,15 @@ def test_rollout_prints_the_scores_of_the_library(attnviz, minilm):
     scores = rollout(inspect(minilm, TEXT), 2).scores.tolist()
     found = records(attnviz("rollout", "minilm", TEXT, "--token", 2, "--json"))
     assert {row["position"]: row["score"] for row in found} == pytest.approx(dict(enumerate(scores)), abs=1e-6)
+
+
+@pytest.mark.parametrize(("method", "function", "title"), [("reach", reach, "Reach from"), ("flow", flow, "Flow to")])
+def test_rollout_by_other_methods(attnviz, minilm, tmp_path, method, function, title):
+    scores = function(inspect(minilm, TEXT), 2).scores.tolist()
+    options = ("--token", 2, "--method", method, "--json", "-o", tmp_path / "r.svg")
+    found = records(attnviz("rollout", "minilm", TEXT, *options))
+    assert {row["position"]: row["score"] for row in found} == pytest.approx(dict(enumerate(scores)), abs=1e-6)
+    assert f"{title} token 2" in (tmp_path / "r.svg").read_text()
 
 
 def test_compare_of_a_text_with_itself_is_zero(attnviz):
@@ -235,6 +244,7 @@ def test_deps_needs_conllu(attnviz, tmp_path):
     ("arguments", "message"),
     [
         (("heads", "minilm", TEXT, "--sort", "size"), "--sort must be one of entropy"),
+        (("rollout", "minilm", TEXT, "--method", "walk"), "--method must be one of rollout, reach, flow, got 'walk'"),
         (("rollout", "minilm", TEXT, "--token", 40), "token 40 does not exist: this text has 10 tokens (0 to 9)"),
         (("attribute", "minilm", TEXT), "minilm predicts no tokens: give a second text with --with"),
         (("attribute", "minilm", TEXT, "--method", "guess"), "--method must be one of relevance, importance"),
