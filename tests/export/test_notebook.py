@@ -72,6 +72,11 @@ def test_a_trace_shows_the_entropy_of_every_head(trace):
     assert Tags(html).text == repr(trace)
 
 
+def test_what_nobody_can_hear_is_left_out():
+    assert len(make_trace(layers=30, heads=9)._repr_html_()) < 170_000
+    assert "aria-" not in "".join(ET.tostring(svg, "unicode") for svg in pictures(make_trace()._repr_html_()))
+
+
 def test_a_head_shows_its_map_or_the_entropy_of_what_was_kept(trace, tmp_path):
     (svg,) = pictures(trace[1, 2]._repr_html_())
     assert {"Layer 1, head 2", "bank", "query", "key"} <= set(words(svg))
