@@ -25,6 +25,14 @@ def test_links_lead_somewhere(page):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
+def test_every_picture_is_shown_and_made_by_a_script():
+    script = (ROOT / "scripts" / "pictures").read_text(encoding="utf-8")
+    pages = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "README.md"])
+    for picture in (ROOT / "docs" / "images").iterdir():
+        assert f"-o docs/images/{picture.name}\n" in script
+        assert f"images/{picture.name})" in pages
+
+
 def test_every_error_has_its_page():
     classes = [name for name, found in inspect.getmembers(errors, inspect.isclass) if name != "AttnvizError"]
     assert {page.stem for page in (ROOT / "docs" / "errors").glob("*.md")} == {*classes, "README"}

@@ -33,7 +33,7 @@ def record(
     dtype: Annotated[str, typer.Option(help="Store queries and keys as float32, float16 or bfloat16.")] = "float32",
     statistics_only: Annotated[bool, typer.Option(help="Leave the weights out; keep the statistics.")] = False,
 ) -> None:
-    """Record a model on a text and save the trace; every other command takes the file in place of model and text."""
+    """Record a model on a text and save the trace, which stands in for model and text in every command that looks."""
     import torch
 
     from ..files import check_place
