@@ -221,8 +221,10 @@ def _trace(tree: dict[str, Any], tensors: dict[str, Tensor], size: int) -> Trace
     for axis in chain.from_iterable(axes.values()):
         _need(isinstance(axis, TokenAxis) and 0 <= axis.valid.start <= axis.valid.stop <= len(axis.tokens))
     notes, unrecorded = list(tree["notes"]), list(tree["unrecorded"])
-    _need(fits((tree["model"], tree["revision"], *notes, *unrecorded), tuple[str, ...]))
-    return Trace(tree["model"], records, axes, notes=notes, unrecorded=unrecorded, revision=tree["revision"])
+    # 0.1.0 did not write it
+    revision = tree.get("revision", "")
+    _need(fits((tree["model"], revision, *notes, *unrecorded), tuple[str, ...]))
+    return Trace(tree["model"], records, axes, notes=notes, unrecorded=unrecorded, revision=revision)
 
 
 def _check(record: Any, size: int) -> None:

@@ -301,6 +301,25 @@ def test_a_trace_says_which_weights_it_is_from(tmp_path):
     assert load(tmp_path / "run.attn").revision == before.revision
 
 
+def test_files_without_it_are_read(tmp_path):
+    from safetensors.torch import load_file
+
+    from attnviz.storage import _checksum
+
+    path = tmp_path / "run.attn"
+    save(make_trace(), path)
+    tensors = load_file(path)
+
+    def older(header):
+        tree = json.loads(header["__metadata__"]["trace"])
+        del tree["revision"]
+        text = json.dumps(tree)
+        header["__metadata__"].update(trace=text, checksum=_checksum(text, tensors))
+
+    edited(path, older)
+    assert load(path).revision == ""
+
+
 def test_the_hub_says_its_commit():
     from types import SimpleNamespace
 
