@@ -51,7 +51,7 @@ def test_html_but_for_the_library(trace, request):
     same("heatmap.html", re.sub(r"sha256-[^']+", "sha256-...", short).encode(), request)
 
 
-@pytest.mark.parametrize("view", ["heatmap", "links"])
+@pytest.mark.parametrize("view", ["heatmap", "links", "thumbnails"])
 @pytest.mark.parametrize("kind", ["json", "csv"])
 def test_numbers(trace, view, kind, request):
     same(f"{view}.{kind}", render(figure(trace, view), kind), request)
