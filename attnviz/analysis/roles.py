@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..composed import Unkept
 from ..errors import UsageError
 from ..recording import record
 from ..trace import Trace
@@ -84,6 +85,12 @@ def roles(scores: pd.DataFrame) -> pd.DataFrame:
             )
     table = pd.DataFrame(found, columns=["layer", "head", "role", "score", "threshold", "source"])
     return table.sort_values("role", kind="stable", ignore_index=True)
+
+
+def has_offsets(trace: Trace) -> bool:
+    """Whether `positional` can be asked: weights were kept, and rows and columns are the same two or more tokens."""
+    records = [trace.record(layer) for layer in trace.layers]
+    return len(trace.tokens) > 1 and not any(one.kind == "cross" or isinstance(one.view, Unkept) for one in records)
 
 
 def positional(trace: Trace, reach: int = 4) -> pd.DataFrame:

@@ -94,12 +94,12 @@ def roles(
     output: Output = None,
 ) -> None:
     """Heads that do something recognisable, with score, threshold and source; a score is no proof of use."""
-    from ..analysis.roles import positional, prefix_matching
+    from ..analysis.roles import has_offsets, positional, prefix_matching
     from ..analysis.roles import roles as roles_of
 
     trace = trace_of(model, text, file, None)
     scores = trace.heads()
-    if len(trace.tokens) > 1:
+    if has_offsets(trace):
         scores = scores.merge(positional(trace), on=["layer", "head"])
     if repeated:
         from ..models import load_model

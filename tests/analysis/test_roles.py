@@ -4,8 +4,9 @@ import pytest
 from traces import make_trace, trace_of
 
 from attnviz.analysis.heads import heads_table
-from attnviz.analysis.roles import positional, prefix_matching, repeated_tokens, roles
+from attnviz.analysis.roles import has_offsets, positional, prefix_matching, repeated_tokens, roles
 from attnviz.analysis.windows import randomised
+from attnviz.composed import Unkept
 from attnviz.errors import UsageError
 from attnviz.recording import inspect
 
@@ -48,6 +49,18 @@ def test_rows_behind_a_cache_stand_where_their_keys_are():
 def test_one_token_has_no_offset():
     with pytest.raises(UsageError, match="offsets of up to 4 need at least 2 tokens, this text has 1"):
         positional(make_trace(["a"]))
+
+
+def test_offsets_need_weights_between_the_same_tokens():
+    trace = make_trace()
+    assert has_offsets(trace)
+    assert not has_offsets(make_trace(["a"]))
+    cross = replace(trace, records=[replace(one, kind="cross") for one in trace.records])
+    assert not has_offsets(cross)
+    view = trace.record(0).view
+    kept = replace(trace, records=[replace(one, view=Unkept(view.shape, view.visible())) for one in trace.records])
+    assert not has_offsets(kept)
+    assert "offset" not in str(roles(heads_table(kept))["role"].tolist())
 
 
 def test_roles_name_score_threshold_and_offset():
