@@ -9,8 +9,8 @@ from traces import make_axis, trace_of
 from attnviz.analysis.antecedents import CANDIDATES, agree, candidates, offset_answers, queries, rule_answers
 from attnviz.analysis.coreference import Coreference, bootstrap, coreference, score_window
 from attnviz.analysis.documents import Document, Mention, document
-from attnviz.analysis.readers import read
-from attnviz.analysis.windows import Window, fitting, owners, recorded, split, word_rows
+from attnviz.analysis.readers import brackets, read
+from attnviz.analysis.windows import Window, fitting, owners, randomised, recorded, split, word_rows
 from attnviz.errors import DataError, UsageError
 from attnviz.recording import record
 from attnviz.tokens import Token
@@ -270,3 +270,21 @@ def test_ontogum_agrees_with_figures_computed_independently(minilm):
     rules = found.baselines("preceding mention").set_index("rule")["accuracy"]
     for rule, known in {"chance": 0.30, "nearest": 0.35, "same head word else nearest": 0.66, "sieve": 0.73}.items():
         assert rules[rule] == pytest.approx(known, abs=0.06)
+
+
+def test_random_weights_stay_near_chance(minilm):
+    model, tokenizer = minilm
+    found = coreference(read(shared("data/ontogum"))[:6], randomised(model), tokenizer)
+    chance = found.baselines().set_index("rule")["accuracy"]["chance"]
+    assert found.table()["accuracy"].max() < chance + 0.1
+    assert found.best()["accuracy"].mean() < chance + 0.05
+
+
+def test_a_decoder_only_looks_back(smollm2):
+    model, tokenizer = smollm2
+    text = brackets("[The king]1 met [Ann]2 when [he]1 was ill , and [she]2 told [him]1 that [Ann]2 knew [the king]1 .")
+    found = coreference([text], model, tokenizer)
+    assert len(found.queries) == 5
+    assert (found.hits["other word"] == found.hits["preceding word"]).all()
+    assert (found.hits["other mention"] == found.hits["preceding mention"]).all()
+    assert found.rules["other word"]["chance"].mean() < found.rules["preceding word"]["chance"].mean()
