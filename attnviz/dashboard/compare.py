@@ -101,20 +101,29 @@ def _place(look: Look, wanted: Wanted, whole: Trace) -> tuple[Wanted, Trace, Hea
 
 
 def _difference(look: Look, wanted: Wanted, other: Head, places: tuple[Place, Place]) -> None:
-    rows = computed((places, "rows"), lambda _: compare_heads(look.head, other).distance, 4 * len(other.rows))
-    found = Comparison(look.head, other, rows)
     left, right = st.columns([3, 2], gap="large")
-    chart = partial(charts.difference, look.head, other, width=500)
-    table = found.table()
     with left:
         st.subheader("Second less first", anchor=False)
         st.caption("Blue where the first looks more, orange where the second does. The three maps move together.")
         linked(places[0], look.head, key="difference", group="compared", other=places[1])
-        offer(Result("difference", chart, table, python(look, wanted, other)))
     with right:
+        found = _distances(look.head, other, places)
+        table = found.table()
         st.metric("Mean distance of rows", f"{found.mean:.3f}", width="content")
         st.caption(LIMIT)
         st.dataframe(table.round(4), hide_index=True, height=320)
+    with left:
+        chart = partial(charts.difference, look.head, other, width=500)
+        offer(Result("difference", chart, table, python(look, wanted, other)))
+
+
+def _distances(head: Head, other: Head, places: tuple[Place, Place]) -> Comparison:
+    """Row by row, as a job that waits for a click where it takes long."""
+    key, count = (places, "rows"), comparing.cells([(head, other)])
+    if count > comparing.CELLS:
+        wait_for_click("Measure the distance", key, f"{count:,} weights are compared.")
+    rows = computed(key, lambda _: compare_heads(head, other).distance, 4 * len(other.rows))
+    return Comparison(head, other, rows)
 
 
 def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[comparing.Pair], mode: str) -> None:

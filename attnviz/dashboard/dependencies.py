@@ -60,7 +60,7 @@ def draw(look: Look) -> None:
 def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer: Any, direction: str) -> None:
     parts = annotated.sentences(documents)
     names = [f"{place} {' '.join(part.words[:8])}" for place, part in enumerate(parts, 1)]
-    place = names.index(choose("Sentence", names, "sentence"))
+    place = names.index(choose("Sentence", names, "sentence", width=480))
     part = parts[place]
     if part.heads is None:
         raise DataError(f"{part.name} has no syntactic heads and relations: give a CoNLL-U file")

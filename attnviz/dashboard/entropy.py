@@ -36,7 +36,7 @@ def draw(look: Look) -> None:
         figures.clickable(chart, "layers", select_head, PLACE)
         exports.offer(look, "entropy", **({"normalised": True} if normalised else {}))
     with right:
-        figures.show(charts.entropy(look.head, theme=figures.theme(), width=560, normalised=normalised))
+        figures.show(charts.entropy(look.head, theme=figures.theme(), width=550, normalised=normalised))
         place = exports.place_of(look.head)
         exports.offer(look, "entropy", **place, **({"normalised": True} if normalised else {}))
         _token(look.head, normalised)

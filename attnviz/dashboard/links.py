@@ -38,7 +38,7 @@ def _strongest(look: Look) -> None:
     with st.container(width=320):
         count = st.slider("Links", 5, MOST, LINKS, 5, key="count", bind="query-params")
     st.caption("A strong link says where the head looked, not that what it found there mattered.")
-    left, right = st.columns([3, 2], gap="large")
+    left, right = st.columns([6, 5], gap="large")
     chart = partial(charts.links, look.head, count, width=520)
     table = look.head.links(count)
     with left:

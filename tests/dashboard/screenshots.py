@@ -22,6 +22,8 @@ SCHEMES = ("light", "dark")
 DOCTOR = "Alice told the doctor that she would call her as soon as the results arrived."
 SHOWN = {
     "heads": {"view": "Maps"},
+    "coreference": {"layer": 1, "head": 3},
+    "dependencies": {"layer": 2, "head": 8},
     "alignment": {"model": "numbers.attn", "moment": "Row of the word", "gold": "0-0 2-1 4-2 5-3"},
     "walkthrough": {"model": "smollm2", "text": DOCTOR},
 }
