@@ -31,6 +31,23 @@ def test_gradient_times_attention_equals_eager_autograd(both):
             assert torch.allclose(found.attention_gradient(layer, head), wanted, atol=1e-4)
 
 
+@pytest.mark.slow
+def test_gradient_times_attention_equals_eager_autograd_at_512_tokens(smollm2):
+    model, tokenizer = smollm2
+    text = "The keeper wrote down the weather and the gulls. " * 64
+    inputs = {"input_ids": tokenizer(text, return_tensors="pt")["input_ids"][:, :512]}
+    measure = measures.logit(1)
+    found = gradients(model, inputs, measure)
+    eager, _ = load_model("smollm2")
+    eager.set_attn_implementation("eager")
+    output = eager(**inputs, output_attentions=True)
+    given = torch.autograd.grad(measure(output), output.attentions)
+    for layer, (weights, gradient) in enumerate(zip(output.attentions, given, strict=True)):
+        for head in (0, layer % 9, 8):
+            wanted = (weights * gradient)[0, head].detach()
+            assert torch.allclose(found.attention_gradient(layer, head), wanted, atol=1e-4)
+
+
 def test_column_sums_need_no_map(both):
     found, weights, given = both
     for layer, head in ((0, 0), (17, 4), (29, 8)):
