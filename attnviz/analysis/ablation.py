@@ -18,6 +18,7 @@ from attnviz_kernels import Mask
 
 from ..errors import UsageError
 from ..recording.intervene import hidden_links, intervene
+from .kinds import kind_of
 from .measures import Measure, measured
 
 if TYPE_CHECKING:
@@ -52,16 +53,18 @@ def ablate(
     measure: Measure,
     *,
     how: str = "zero",
+    kind: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Effect:
     """The effect of silencing (layer, head) pairs; runs the model twice.
 
-    progress(done, total) is called after each run, and may raise to stop. Raises UsageError for heads the model does
-    not have, RecordingError for a model whose heads cannot be reached.
+    kind is "encoder", "decoder" or "cross" for models that have several kinds of attention. progress(done, total) is
+    called after each run, and may raise to stop. Raises UsageError for heads the model does not have, RecordingError
+    for a model whose heads cannot be reached.
     """
     return _effect(
         lambda: measured(model, inputs, measure).item(),
-        lambda: _ablated(model, inputs, list(heads), measure, how),
+        lambda: _ablated(model, inputs, list(heads), measure, how, kind_of(model, kind)),
         progress,
     )
 
@@ -73,6 +76,7 @@ def ablate_each(
     *,
     heads: Heads | None = None,
     how: str = "zero",
+    kind: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> pd.DataFrame:
     """One row per head, silenced alone: layer, head, before, after, change; the largest change first.
@@ -82,12 +86,13 @@ def ablate_each(
     """
     import pandas as pd
 
-    chosen = every_head(model, inputs) if heads is None else list(heads)
+    kind = kind_of(model, kind)
+    chosen = every_head(model, inputs, kind) if heads is None else list(heads)
     rows = []
     with torch.inference_mode():
         before = measured(model, inputs, measure).item()
         for done, (layer, head) in enumerate(chosen, 1):
-            after = _ablated(model, inputs, [(layer, head)], measure, how)
+            after = _ablated(model, inputs, [(layer, head)], measure, how, kind)
             rows.append({"layer": layer, "head": head, "before": before, "after": after, "change": after - before})
             if progress is not None:
                 progress(done, len(chosen))
@@ -104,18 +109,20 @@ def knock_out(
     *,
     layers: Sequence[int] | None = None,
     heads: Heads | None = None,
+    kind: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Effect:
     """The effect of keeping some queries from seeing some keys (positions), in all layers and heads unless given.
 
     The weights that are left are renormalised, as a mask does; a query left without keys writes nothing. Holds one
-    mask of M x N bits a call. Runs the model twice; progress is that of `ablate`.
+    mask of M x N bits a call. Runs the model twice; kind and progress are those of `ablate`.
     """
     only = None if heads is None else set(heads)
+    kind = kind_of(model, kind)
 
     def cut(place: Place, mask: Mask, shape: tuple[int, int, int, int]) -> Mask:
         _, count, rows, cols = shape
-        if layers is not None and place.layer not in layers:
+        if place.kind != kind or (layers is not None and place.layer not in layers):
             return mask
         _within("queries", queries, rows)
         _within("keys", keys, cols)
@@ -137,12 +144,13 @@ def knock_out(
     return _effect(run, without, progress)
 
 
-def every_head(model: nn.Module, inputs: Mapping[str, Any]) -> list[tuple[int, int]]:
+def every_head(model: nn.Module, inputs: Mapping[str, Any], kind: str | None = None) -> list[tuple[int, int]]:
     """(layer, head) of every head that the inputs reach, in order; runs the model once."""
+    kind = kind_of(model, kind)
     found: list[tuple[int, int]] = []
 
     def note(place: Place, output: Tensor) -> Tensor:
-        found.extend((place.layer, head) for head in range(output.shape[1]))
+        found.extend((place.layer, head) for head in range(output.shape[1]) if place.kind == kind)
         return output
 
     with torch.inference_mode(), intervene(model, output=note):
@@ -163,13 +171,15 @@ def _effect(
 
 
 def _ablated(
-    model: nn.Module, inputs: Mapping[str, Any], heads: list[tuple[int, int]], measure: Measure, how: str
+    model: nn.Module, inputs: Mapping[str, Any], heads: list[tuple[int, int]], measure: Measure, how: str, kind: str
 ) -> float:
     if how not in HOW:
         raise UsageError(f"how must be one of {', '.join(HOW)}, got {how!r}")
     met: set[tuple[int, int]] = set()
 
     def silence(place: Place, output: Tensor) -> Tensor:
+        if place.kind != kind:
+            return output
         own = {(place.layer, head) for head in range(output.shape[1])}
         met.update(own & set(heads))
         chosen = torch.tensor([(place.layer, head) in heads for head in range(output.shape[1])], device=output.device)

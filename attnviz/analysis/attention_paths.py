@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from ..recording.intervene import intervene
 from ..recording.modules import Place
 from .gradients import Gradients, frozen, gradients
+from .kinds import kind_of
 from .measures import Measure, measured
 from .paths import CONVERGED, Progress, along, captum, counted, difference, doubled, layers_of, path
 from .tables import Tabular
@@ -188,9 +189,10 @@ def _written(
 ) -> Iterator[Callable[[Tensor], Tensor]]:
     """The measure as a function of what the heads of a layer write, [B, H, M, E]."""
     given: list[Tensor] = []
+    kind = kind_of(model, None)
 
     def write(place: Place, output: Tensor) -> Tensor:
-        return given[-1] if place.layer == layer else output
+        return given[-1] if (place.kind, place.layer) == (kind, layer) else output
 
     def run(output: Tensor) -> Tensor:
         given[:] = [output]
@@ -204,7 +206,12 @@ def _written(
 def _probed(model: nn.Module, layer: int) -> Iterator[nn.Module]:
     """A module through which goes what the heads of a layer write."""
     probe = nn.Identity()
-    with intervene(model, output=lambda place, output: probe(output) if place.layer == layer else output):
+    kind = kind_of(model, None)
+
+    def through(place: Place, output: Tensor) -> Tensor:
+        return probe(output) if (place.kind, place.layer) == (kind, layer) else output
+
+    with intervene(model, output=through):
         yield probe
 
 

@@ -23,6 +23,7 @@ from ..recording.modules import survey
 from ..tokens import Token, from_ids
 from .cases import predicts
 from .gradients import frozen
+from .kinds import kind_of
 from .measures import Measure, measured
 from .paths import CONVERGED, Progress, along, baseline, captum, counted, difference, doubled, layers_of, path
 from .tables import Tabular
@@ -185,7 +186,8 @@ def _tokens(tokenizer: Any, inputs: Mapping[str, Any]) -> tuple[tuple[Token, ...
 def _block(model: nn.Module, layer: int) -> nn.Module:
     """The part of a model that is one layer: the element of a list of layers that holds its attention."""
     layers_of(model, [layer])
-    place = next(place for place in survey(model).places.values() if place.layer == layer)
+    kind = kind_of(model, None)
+    place = next(place for place in survey(model).places.values() if (place.kind, place.layer) == (kind, layer))
     parts = place.name.split(".")
     for stop in range(len(parts), 0, -1):
         if isinstance(model.get_submodule(".".join(parts[: stop - 1])), nn.ModuleList):

@@ -33,7 +33,8 @@ class Case:
 def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = None, second: str | None = None) -> Case:
     """The next token `target` (its first token; the likeliest if None), or the similarity with a `second` text.
 
-    Raises UsageError for an empty text, and for a model that predicts no tokens when there is no second text.
+    Of an encoder-decoder model the next token is the first that the decoder writes. Raises UsageError for an empty
+    text, and for a model that predicts no tokens when there is no second text.
     """
     if not text.strip():
         raise UsageError("the text is empty: give at least one word")
@@ -44,6 +45,9 @@ def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = No
     if not predicts(model):
         raise UsageError("this model predicts no tokens: give a second text to compare with")
     inputs = dict(tokenizer(text, return_tensors="pt"))
+    config: Any = model.config
+    if config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id]])
     chosen = next_tokens(model, inputs, 1)[0][0] if target is None else first_token(tokenizer, target)
     about = f"logit of {tokenizer.decode([chosen])!r} as next token"
     return Case(model, tokenizer, inputs, measures.logit(chosen), about)

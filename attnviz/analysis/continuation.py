@@ -59,6 +59,8 @@ def attribute_continuation(
     tokens stay and score 0. progress(done, total) may raise to stop. Raises UsageError for a model that predicts no
     tokens, an empty text or target.
     """
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UsageError("an encoder-decoder model does not continue its text: attribute its next token instead")
     if not predicts(model):
         raise UsageError("this model predicts no tokens: attribute the similarity of two texts instead")
     inputs = tokenizer(text, return_tensors="pt")

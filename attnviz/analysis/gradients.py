@@ -22,6 +22,7 @@ from ..recording import record
 from ..recording.intervene import intervene
 from ..trace import Trace
 from .flow import Flow, place_of
+from .kinds import kind_of
 from .measures import Measure, measured
 
 if TYPE_CHECKING:
@@ -123,17 +124,22 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_()
 
 
-def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, tokenizer: Any = None) -> Gradients:
+def gradients(
+    model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, tokenizer: Any = None, kind: str | None = None
+) -> Gradients:
     """Run a model forward and backward once, from `measure` to the heads' outputs of every layer.
 
     inputs must hold one sequence without padding. Parameters are frozen meanwhile, so that the layers need not keep
     what their gradients would take; the graph begins at the first layer's heads. Memory is O(N) beside what is left of
-    the model's own activations.
+    the model's own activations. kind is "encoder", "decoder" or "cross" for models with several kinds of attention.
     """
     one_text(inputs)
+    kind = kind_of(model, kind)
     outputs: dict[int, Tensor] = {}
 
     def keep(place: Place, output: Tensor) -> Tensor:
+        if place.kind != kind:
+            return output
         outputs[place.layer] = output if output.requires_grad else output.detach().requires_grad_()
         return outputs[place.layer]
 
@@ -145,4 +151,6 @@ def gradients(model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, 
     grads = {
         layer: given if given is not None else zero for layer, given, zero in zip(outputs, found, zeros, strict=True)
     }
-    return Gradients(trace, {layer: output.detach() for layer, output in outputs.items()}, grads, score.item())
+    return Gradients(
+        trace.only(kind), {layer: output.detach() for layer, output in outputs.items()}, grads, score.item()
+    )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import AttnvizError, UsageError
 from ..recording.modules import survey
 from .gradients import frozen, one_text
+from .kinds import kind_of
 from .measures import Measure, measured_each
 
 CONVERGED = 0.05
@@ -101,7 +102,8 @@ def filler(tokenizer: Any) -> int:
 
 def layers_of(model: nn.Module, layers: Sequence[int] | None) -> list[int]:
     """The layers asked for, all of them for None."""
-    known = sorted({place.layer for place in survey(model).places.values() if not place.shared})
+    kind = kind_of(model, None)
+    known = sorted({place.layer for place in survey(model).places.values() if place.kind == kind and not place.shared})
     missing = [layer for layer in layers or () if layer not in known]
     if missing:
         told = ", ".join(map(str, known)) or "none"

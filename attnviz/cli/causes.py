@@ -9,7 +9,7 @@ import typer
 from ..errors import UsageError
 from .explaining import METHODS, Asked
 from .results import Json, Output, Top, counted, tell
-from .source import File, Layer, Text, text_of
+from .source import File, Kind, Layer, Text, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +40,7 @@ def attribute(
     with_text: With = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "relevance",
     layer: Layer = None,
+    kind: Kind = None,
     steps: Annotated[int, typer.Option(min=1, help="The most steps of a path, where a method follows one.")] = 1600,
     top: Top = 20,
     as_json: Json = False,
@@ -55,7 +56,7 @@ def attribute(
     words = text_of(text, file)
     case = _case(model, words, target, with_text)
     with counted(f"Computing {method}") as progress:
-        found = METHODS[method](Asked(case, words, target, layer, steps, progress))
+        found = METHODS[method](Asked(case, words, target, layer, kind, steps, progress))
     tell(found.table, as_json=as_json, top=top, path=output, chart=found.chart, about=found.about)
 
 
@@ -74,6 +75,7 @@ def ablate(
         typer.Option(help='Instead, hide --keys from these tokens: "0 3-5".', show_default=False),
     ] = None,
     keys: Annotated[str | None, typer.Option(help="The tokens that --queries may not see.", show_default=False)] = None,
+    kind: Kind = None,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
@@ -90,20 +92,20 @@ def ablate(
     case = _case(model, text_of(text, file), target, with_text)
     network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
     if queries is not None or keys is not None:
-        tell(_cut(case, queries, keys, heads), as_json=as_json, path=output, about=about)
+        tell(_cut(case, queries, keys, heads, kind), as_json=as_json, path=output, about=about)
         return
     if heads is not None:
         with counted("Silencing heads") as progress:
-            effect = ablate_heads(network, inputs, _heads(heads), measure, how=how, progress=progress)
+            effect = ablate_heads(network, inputs, _heads(heads), measure, how=how, kind=kind, progress=progress)
         tell(_row(effect, heads=heads, how=how), as_json=as_json, path=output, about=about)
         return
     with counted("Silencing each head") as progress:
-        table = ablate_each(network, inputs, measure, how=how, progress=progress)
+        table = ablate_each(network, inputs, measure, how=how, kind=kind, progress=progress)
     grid = lambda: change_grid(table, "change", f"{about}: change by head")  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=grid, about=about)
 
 
-def _cut(case: Case, queries: str | None, keys: str | None, heads: str | None) -> pd.DataFrame:
+def _cut(case: Case, queries: str | None, keys: str | None, heads: str | None, kind: str | None) -> pd.DataFrame:
     """One row: the links that are cut, and the number with and without them."""
     from ..analysis.ablation import knock_out
     from ..analysis.cases import alone
@@ -114,7 +116,7 @@ def _cut(case: Case, queries: str | None, keys: str | None, heads: str | None) -
     chosen = None if heads is None else _heads(heads)
     groups = (_positions("--queries", queries), _positions("--keys", keys))
     with counted("Cutting links") as progress:
-        effect = knock_out(one.model, one.inputs, *groups, one.measure, heads=chosen, progress=progress)
+        effect = knock_out(one.model, one.inputs, *groups, one.measure, heads=chosen, kind=kind, progress=progress)
     return _row(effect, queries=queries, keys=keys, heads=heads or "all")
 
 

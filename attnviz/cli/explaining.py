@@ -18,12 +18,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a method is asked about: layer None for all of them, most is the largest number of steps of a path."""
+    """What a method is asked about: layer None for all of them, kind of attention where there are several, and the most
+    steps of a path."""
 
     case: Case
     text: str
     target: str | None
     layer: int | None
+    kind: str | None
     most: int
     progress: Progress
 
@@ -134,7 +136,7 @@ def _gradients(asked: Asked) -> Any:
     from ..analysis.gradients import gradients
 
     case = alone(asked.case)
-    return gradients(case.model, case.inputs, case.measure, tokenizer=case.tokenizer)
+    return gradients(case.model, case.inputs, case.measure, tokenizer=case.tokenizer, kind=asked.kind)
 
 
 def _tokens(table: pd.DataFrame, tokens: Any, scores: list[float], about: str, remark: str = "") -> Explained:
