@@ -55,7 +55,7 @@ def _table(table: pd.DataFrame) -> None:
         if row is not None:
             select_token(int(table["row"].iloc[row]))
 
-    bar = st.column_config.ProgressColumn("weight", format="%.4f", min_value=0.0, max_value=1.0)
+    bar = st.column_config.ProgressColumn("weight", format="%.3f", min_value=0.0, max_value=1.0, width=128)
     st.dataframe(
         table,
         hide_index=True,
