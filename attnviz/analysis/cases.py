@@ -44,10 +44,7 @@ def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = No
         return Case(model, tokenizer, dict(both), measure, "similarity of the two texts")
     if not predicts(model):
         raise UsageError("this model predicts no tokens: give a second text to compare with")
-    inputs = dict(tokenizer(text, return_tensors="pt"))
-    config: Any = model.config
-    if config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id]])
+    inputs = _started(model, tokenizer(text, return_tensors="pt"))
     chosen = next_tokens(model, inputs, 1)[0][0] if target is None else first_token(tokenizer, target)
     about = f"logit of {tokenizer.decode([chosen])!r} as next token"
     return Case(model, tokenizer, inputs, measures.logit(chosen), about)
@@ -76,7 +73,7 @@ def predicts(model: nn.Module) -> bool:
 def next_tokens(model: nn.Module, inputs: Mapping[str, Any], count: int = 10) -> list[tuple[int, float]]:
     """The likeliest next tokens of the first sequence with their probabilities, likeliest first."""
     with torch.inference_mode():
-        logits = measures.logits_of(model(**inputs))[0, -1].float()
+        logits = measures.logits_of(model(**_started(model, inputs)))[0, -1].float()
     best = torch.softmax(logits, -1).topk(min(count, len(logits)))
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
@@ -87,3 +84,11 @@ def first_token(tokenizer: Any, target: str) -> int:
     if not found:
         raise UsageError(f"the next token {printable(target)!r} is empty: give at least one character")
     return int(found[0])
+
+
+def _started(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, with the token from which a decoder starts where there is one of its own."""
+    config: Any = model.config
+    if not config.is_encoder_decoder:
+        return dict(inputs)
+    return {"decoder_input_ids": torch.tensor([[config.decoder_start_token_id]]), **inputs}

@@ -74,6 +74,10 @@ class Gradients:
         R = R + mean over heads of the positive part of (gradient x attention) @ R, from the identity, layer by layer;
         one row is pulled down band by band, so memory is O(N) beside one band.
         """
+        for layer in self.trace.layers if layers is None else layers:
+            queries, keys = self.trace.view(layer).shape[2:]
+            if queries != keys:
+                raise UsageError(f"relevance needs as many queries as keys, layer {layer} has {queries} and {keys}")
         place = place_of(self.trace, token)
         vector = torch.zeros(len(self.trace.tokens))
         vector[place] = 1.0

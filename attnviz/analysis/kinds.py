@@ -21,6 +21,6 @@ def kind_of(model: nn.Module, kind: str | None) -> str:
     main = [name for name in known if name not in _BESIDE] or known or ["self"]
     if kind is None and len(main) > 1:
         raise UsageError(f"this model has several kinds of attention: name one of {', '.join(main)} as kind")
-    if kind is not None and kind not in known:
-        raise UsageError(f"this model has no {kind} attention: it has {', '.join(known) or 'none'}")
+    if kind is not None and known and kind not in known:
+        raise UsageError(f"this model has no {kind} attention: it has {', '.join(known)}")
     return main[0] if kind is None else kind

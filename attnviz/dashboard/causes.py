@@ -75,18 +75,17 @@ def _measured(look: Look, method: str, question: dict[str, str], found: Case) ->
     if method == RELEVANCE:
         token = _token(look)
     place = (look.head.layer, look.head.head)
-    key = (look.wanted, method, tuple(question.items()), how, token, method == HEAD and place)
+    key = (look.wanted, method, tuple(question.items()), how, token, look.kind, method == HEAD and place)
     if method in SLOW:
         wait_for_click(f"Compute {method.lower()}", key, f"Explains the {found.about}; runs the model many times.")
-    asked = Asked(method, token, how, question)
+    asked = Asked(method, token, how, question, look.kind)
     if method == HEAD:
-        _effect(look, found, computed(key, partial(causing.one_head, found, *place, how)), asked)
+        _effect(look, found, computed(key, partial(causing.one_head, found, *place, how, look.kind)), asked)
     elif method == HEADS:
-        _heads(look, found, computed(key, partial(causing.each_head, found, how)), asked)
+        _heads(look, found, computed(key, partial(causing.each_head, found, how, look.kind)), asked)
     elif method == RELEVANCE:
-        _tokens(
-            look, computed(key, partial(causing.relevance, found, token)), f"Relevance for the {found.about}", asked
-        )
+        title = f"Relevance for the {found.about}"
+        _tokens(look, computed(key, partial(causing.relevance, found, token, look.kind)), title, asked)
     else:
         _tokens(look, computed(key, partial(causing.attribution, found, method)), f"{method}: {found.about}", asked)
 

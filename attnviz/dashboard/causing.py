@@ -59,12 +59,12 @@ class Scores:
         return table.sort_values("score", key=lambda column: -column.abs(), kind="stable", ignore_index=True)
 
 
-def relevance(case: Case, token: int, job: Job) -> Scores:
+def relevance(case: Case, token: int, kind: str, job: Job) -> Scores:
     """What the top state at a token owes to each token of the text."""
     case = _own(case)
     with watched(case.model, job, "Forward and backward"):
         one = alone(case)
-        passed = gradients(one.model, one.inputs, one.measure, tokenizer=one.tokenizer)
+        passed = gradients(one.model, one.inputs, one.measure, tokenizer=one.tokenizer, kind=kind)
     job.step("Adding up the layers", 0.9)
     found = passed.relevance(token)
     return Scores(found.tokens, found.scores.tolist())
@@ -79,18 +79,18 @@ def attribution(case: Case, method: str, job: Job) -> Scores:
     return Scores(found.tokens, found.scores.tolist(), found.remark, found.converged)
 
 
-def one_head(case: Case, layer: int, head: int, how: str, job: Job) -> Effect:
+def one_head(case: Case, layer: int, head: int, how: str, kind: str, job: Job) -> Effect:
     """The number with and without one head."""
     case = _own(case)
     with watched(case.model, job, f"Silencing layer {layer}, head {head}"):
-        return ablate(case.model, case.inputs, [(layer, head)], case.measure, how=how)
+        return ablate(case.model, case.inputs, [(layer, head)], case.measure, how=how, kind=kind)
 
 
-def each_head(case: Case, how: str, job: Job) -> pd.DataFrame:
+def each_head(case: Case, how: str, kind: str, job: Job) -> pd.DataFrame:
     """The change each head makes alone, the largest first."""
     progress = counted(job, "Silencing each head")
     case = _own(case)
-    return ablate_each(case.model, case.inputs, case.measure, how=how, progress=progress)
+    return ablate_each(case.model, case.inputs, case.measure, how=how, kind=kind, progress=progress)
 
 
 def _own(case: Case) -> Case:

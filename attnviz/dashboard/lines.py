@@ -54,6 +54,12 @@ class Asked:
     token: int = -1
     how: str = "zero"
     question: dict[str, str] = field(default_factory=dict)
+    kind: str = "self"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of attention, where a model has several."""
+        return (self.kind,) if self.kind in ("encoder", "decoder", "cross") else ()
 
     @property
     def name(self) -> str:
@@ -93,18 +99,20 @@ def _file(asked: Asked, *words: str) -> str:
 def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
     """Module, names, last lines of Python, and the words of the command."""
     given = "asked.inputs, asked.measure"
-    how = "" if asked.how == "zero" else f', how="{asked.how}"'
+    named = "".join(f', kind="{kind}"' for kind in asked.kinds)
+    how = ("" if asked.how == "zero" else f', how="{asked.how}"') + named
+    flags = tuple(f"--kind={kind}" for kind in asked.kinds)
     if asked.method == RELEVANCE:
-        one = ("asked = alone(asked)", f"passed = gradients(model, {given}, tokenizer=tokenizer)")
+        one = ("asked = alone(asked)", f"passed = gradients(model, {given}, tokenizer=tokenizer{named})")
         return "gradients", "gradients", (*one, f"found = passed.relevance({asked.token})"), ()
     if asked.method == HEAD:
         place = f"({head.layer}, {head.head})"
         effect = f"effect = ablate(model, asked.inputs, [{place}], asked.measure{how})"
-        words = ("ablate", f"--heads={head.layer}.{head.head}", f"--how={asked.how}")
+        words = ("ablate", f"--heads={head.layer}.{head.head}", f"--how={asked.how}", *flags)
         return "ablation", "ablate", (effect, recorded(wanted)), words
     if asked.method == HEADS:
         table = f"table = ablate_each(model, {given}{how})"
-        return "ablation", "ablate_each", (table,), ("ablate", f"--how={asked.how}")
+        return "ablation", "ablate_each", (table,), ("ablate", f"--how={asked.how}", *flags)
     kind = "integrated gradients" if asked.method == INTEGRATED else "ablation"
     found = f'found = attribute_tokens(model, tokenizer, {given}, method="{kind}")'
     return "attribution", "attribute_tokens", (found,), ("attribute", f"--method={kind}")

@@ -127,3 +127,9 @@ def test_what_is_meant_must_be_said(asked, pair):
         kind_of(model, "vision")
     with pytest.raises(UsageError, match="an encoder-decoder model does not continue its text"):
         attribute_continuation(*pair, TEXT, "cat")
+
+
+def test_relevance_needs_a_square_map(asked):
+    model, inputs, measure = asked
+    with pytest.raises(UsageError, match="relevance needs as many queries as keys, layer 0 has 3 and 6"):
+        gradients(model, inputs, measure, kind="cross").relevance()

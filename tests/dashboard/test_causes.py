@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from dashboard.models import TEXT
+from dashboard.models import TEXT, write_pair
 from traces import make_trace
 
 from attnviz import load_model
@@ -141,3 +141,20 @@ def test_rollout_scores_are_those_of_the_trace(visit):
     app = visit("causes", text="a b c", token="1")
     expected = rollout(make_trace(["a", "b", "c"]), 1).table()
     assert shown(app)["score"].tolist() == pytest.approx(expected["score"].tolist())
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_an_encoder_decoder_model_is_asked_about_the_attention_that_is_shown(real, tmp_path, monkeypatch, kind):
+    folder = write_pair(tmp_path)
+    monkeypatch.setenv("ATTNVIZ_MODEL_ROOT", str(folder))
+    app = real("causes", model="t5", method="This head", kind=kind, layer="1", head="0")
+    assert not app.error
+    model, tokenizer = load_model(folder / "t5")
+    found = case(model, tokenizer, TEXT)
+    effect = ablate(model, found.inputs, [(1, 0)], found.measure, kind=kind)
+    metrics = {metric.label: metric.value for metric in app.metric}
+    assert metrics["Change"] == f"{effect.change:+.4f}"
+    asked = Asked("This head", question={"target": "cat"}, kind=kind)
+    python, command = lines.causes(Wanted("t5", TEXT), make_trace()[1, 0], asked, "charts.heatmap(trace[1, 0])")
+    assert f'[(1, 0)], asked.measure, kind="{kind}")' in python
+    assert f"--kind={kind}" in command
