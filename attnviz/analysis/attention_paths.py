@@ -98,22 +98,24 @@ def integrated_attention(
     *,
     tokenizer: Any = None,
     layers: Sequence[int] | None = None,
+    kind: str | None = None,
     steps: int = 50,
     most: int = 1600,
     progress: Progress = None,
 ) -> HeadAttribution:
     """Integrated gradients over the attention of each layer, one layer after another.
 
-    inputs hold one text without padding. Runs the model `steps` times a layer, doubled up to `most` where the scores do
-    not sum to the effect within 5 %. progress(done, total) may raise to stop. Raises UsageError for layers that do not
-    exist.
+    inputs hold one text without padding; kind is as in `gradients`. Runs the model `steps` times a layer, doubled up
+    to `most` where the scores do not sum to the effect within 5 %. progress(done, total) may raise to stop. Raises
+    UsageError for layers that do not exist.
     """
-    chosen = layers_of(model, layers)
-    passed = gradients(model, inputs, measure, tokenizer=tokenizer)
+    kind = kind_of(model, kind)
+    chosen = layers_of(model, layers, kind)
+    passed = gradients(model, inputs, measure, tokenizer=tokenizer, kind=kind)
     means, found = {}, {}
     for index, layer in enumerate(chosen):
         told = _part(progress, index, len(chosen))
-        with _written(model, inputs, measure, layer) as run, frozen(model):
+        with _written(model, inputs, measure, kind, layer) as run, frozen(model):
             means[layer], found[layer] = _integrated(run, passed.outputs[layer], steps, most, told)
     return HeadAttribution("integrated gradients over attention", found, replace(passed, gradients=means))
 
@@ -125,22 +127,24 @@ def attention_conductance(
     measure: Measure,
     *,
     layers: Sequence[int] | None = None,
+    kind: str | None = None,
     steps: int = 25,
     most: int = 1600,
     progress: Progress = None,
 ) -> HeadAttribution:
     """The conductance of each head, on the way from the padding token everywhere to the text, layer after layer.
 
-    inputs hold one text without padding. steps are doubled, up to `most`, until that moves the scores of a layer by
-    less than 5 % of the effect in sum. progress(done, total) may raise to stop. Raises UsageError for layers that do
-    not exist.
+    inputs hold one text without padding; kind is as in `gradients`. steps are doubled, up to `most`, until that moves
+    the scores of a layer by less than 5 % of the effect in sum. progress(done, total) may raise to stop. Raises
+    UsageError for layers that do not exist.
     """
-    chosen = layers_of(model, layers)
+    kind = kind_of(model, kind)
+    chosen = layers_of(model, layers, kind)
     found = {}
     for index, layer in enumerate(chosen):
         told = _part(progress, index, len(chosen))
         follow = partial(path, model, tokenizer, inputs, measure, progress=told)
-        with _probed(model, layer) as probe:
+        with _probed(model, kind, layer) as probe:
             found[layer] = _conducted(follow, probe, steps, most)
     return HeadAttribution("conductance of attention", found)
 
@@ -185,11 +189,10 @@ def _conducted(follow: Callable[..., Any], probe: nn.Module, steps: int, most: i
 
 @contextmanager
 def _written(
-    model: nn.Module, inputs: Mapping[str, Any], measure: Measure, layer: int
+    model: nn.Module, inputs: Mapping[str, Any], measure: Measure, kind: str, layer: int
 ) -> Iterator[Callable[[Tensor], Tensor]]:
     """The measure as a function of what the heads of a layer write, [B, H, M, E]."""
     given: list[Tensor] = []
-    kind = kind_of(model, None)
 
     def write(place: Place, output: Tensor) -> Tensor:
         return given[-1] if (place.kind, place.layer) == (kind, layer) else output
@@ -203,10 +206,9 @@ def _written(
 
 
 @contextmanager
-def _probed(model: nn.Module, layer: int) -> Iterator[nn.Module]:
+def _probed(model: nn.Module, kind: str, layer: int) -> Iterator[nn.Module]:
     """A module through which goes what the heads of a layer write."""
     probe = nn.Identity()
-    kind = kind_of(model, None)
 
     def through(place: Place, output: Tensor) -> Tensor:
         return probe(output) if (place.kind, place.layer) == (kind, layer) else output

@@ -107,17 +107,18 @@ def layer_conductance(
     measure: Measure,
     layer: int,
     *,
+    kind: str | None = None,
     steps: int = 50,
     most: int = 1600,
     progress: Progress = None,
 ) -> Attribution:
     """Attribute a measure to the states of one layer, position by position, on the way from the baseline to the text.
 
-    inputs hold one text; steps, most and progress are those of `attribute_tokens`. Where all that reaches the output
-    goes through the layer, the scores sum to the difference between text and baseline. Raises UsageError for a layer
-    that does not exist.
+    inputs hold one text; steps, most and progress are those of `attribute_tokens`, kind that of `gradients`. Where all
+    that reaches the output goes through the layer, the scores sum to the difference between text and baseline. Raises
+    UsageError for a layer that does not exist.
     """
-    block = _block(model, layer)
+    block = _block(model, layer, kind_of(model, kind))
     tokens, count = _tokens(tokenizer, inputs)
 
     def compute(steps: int) -> tuple[Tensor, float]:
@@ -183,10 +184,9 @@ def _tokens(tokenizer: Any, inputs: Mapping[str, Any]) -> tuple[tuple[Token, ...
     return from_ids(tokenizer, inputs["input_ids"][0].tolist()), count
 
 
-def _block(model: nn.Module, layer: int) -> nn.Module:
+def _block(model: nn.Module, layer: int, kind: str) -> nn.Module:
     """The part of a model that is one layer: the element of a list of layers that holds its attention."""
-    layers_of(model, [layer])
-    kind = kind_of(model, None)
+    layers_of(model, [layer], kind)
     place = next(place for place in survey(model).places.values() if (place.kind, place.layer) == (kind, layer))
     parts = place.name.split(".")
     for stop in range(len(parts), 0, -1):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ..errors import AttnvizError, UsageError
 from ..recording.modules import survey
 from .gradients import frozen, one_text
-from .kinds import kind_of
 from .measures import Measure, measured_each
 
 CONVERGED = 0.05
@@ -100,9 +99,8 @@ def filler(tokenizer: Any) -> int:
     return int(found)
 
 
-def layers_of(model: nn.Module, layers: Sequence[int] | None) -> list[int]:
-    """The layers asked for, all of them for None."""
-    kind = kind_of(model, None)
+def layers_of(model: nn.Module, layers: Sequence[int] | None, kind: str) -> list[int]:
+    """The layers asked for, all of those with this kind of attention for None."""
     known = sorted({place.layer for place in survey(model).places.values() if place.kind == kind and not place.shared})
     missing = [layer for layer in layers or () if layer not in known]
     if missing:

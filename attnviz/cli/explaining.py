@@ -77,6 +77,7 @@ def layer_conductance(asked: Asked) -> Explained:
     case = alone(asked.case)
     found = conductance(
         *(case.model, case.tokenizer, case.inputs, case.measure, asked.layer),
+        kind=asked.kind,
         most=asked.most,
         progress=asked.progress,
     )
@@ -94,12 +95,17 @@ def attention(asked: Asked, *, integrated: bool) -> Explained:
     layers = None if asked.layer is None else [asked.layer]
     if integrated:
         found = integrated_attention(
-            *(case.model, case.inputs, case.measure), layers=layers, most=asked.most, progress=asked.progress
+            *(case.model, case.inputs, case.measure),
+            layers=layers,
+            kind=asked.kind,
+            most=asked.most,
+            progress=asked.progress,
         )
     else:
         found = attention_conductance(
             *(case.model, case.tokenizer, case.inputs, case.measure),
             layers=layers,
+            kind=asked.kind,
             most=asked.most,
             progress=asked.progress,
         )

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attnviz.analysis.ablation import ablate, ablate_each, every_head, knock_out
-from attnviz.analysis.attention_paths import integrated_attention
-from attnviz.analysis.attribution import attribute_tokens
+from attnviz.analysis.attention_paths import attention_conductance, integrated_attention
+from attnviz.analysis.attribution import attribute_tokens, layer_conductance
 from attnviz.analysis.cases import case
 from attnviz.analysis.continuation import attribute_continuation
 from attnviz.analysis.gradients import gradients
@@ -110,6 +110,19 @@ def test_tokens_of_the_text_are_attributed(pair):
         found.model, found.tokenizer, found.inputs, found.measure, method="integrated gradients", steps=200
     )
     assert path.converged
+
+
+def test_paths_follow_the_kind_that_is_named(pair, asked):
+    model, inputs, measure = asked
+    carried = integrated_attention(model, inputs, measure, kind="cross", layers=[1]).layers[1]
+    silent = ablate(model, inputs, [(1, 0), (1, 1)], measure, kind="cross")
+    assert carried.effect == pytest.approx(-silent.change, abs=1e-5)
+    assert carried.converged
+    found = case(*pair, TEXT)
+    given = (found.model, found.tokenizer, found.inputs, found.measure)
+    passed = attention_conductance(*given, kind="cross", layers=[0])
+    assert passed.converged
+    assert layer_conductance(*given, 1, kind="encoder").converged
 
 
 def test_what_is_meant_must_be_said(asked, pair):
