@@ -7,7 +7,7 @@ divergence. Close maps do not mean that heads do the same: what they read and wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _CELLS = 1 << 22
 """Weights looked at together."""
+
+Pair = tuple[Head, Head]
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,40 @@ def compare_heads(one: Head, other: Head) -> Comparison:
 
 
 def compare_traces(one: Trace, other: Trace) -> pd.DataFrame:
-    """Two runs (two models on one text, or two texts of as many tokens): one row per head, the most different first."""
+    """Two runs (two models on one text, or two texts of as many tokens): one row per head that both have, the most
+    different first. UsageError where there is none, or texts differ in length."""
+    return distances(same_places(one, other))
+
+
+def same_places(one: Trace, other: Trace) -> list[Pair]:
+    """Each head with the one at the same place in the other run, where there is one."""
+    there = {(head.layer, head.head): head for head in other.every_head()}
+    pairs = [(head, there.get((head.layer, head.head))) for head in one.every_head()]
+    return [(head, twin) for head, twin in pairs if twin is not None]
+
+
+def with_every(head: Head, trace: Trace) -> list[Pair]:
+    """One head with each of the others."""
+    place = (head.layer, head.head)
+    return [(head, other) for other in trace.every_head() if (other.layer, other.head) != place]
+
+
+def distances(pairs: Sequence[Pair], progress: Callable[[int, int], None] | None = None) -> pd.DataFrame:
+    """One row per pair, by the place of its second head: the mean distance, the largest first.
+
+    progress(done, total) is called after each pair. UsageError where there is no pair.
+    """
     import pandas as pd
 
+    if not pairs:
+        raise UsageError("there are no heads to compare: give two heads, or runs of models that share a place")
     rows = []
-    for head in one.every_head():
-        found = compare_heads(head, other[head.layer, head.head])
-        rows.append({"layer": head.layer, "head": head.head, "distance": found.mean})
-    return pd.DataFrame(rows).sort_values("distance", ascending=False, kind="stable", ignore_index=True)
+    for done, (one, other) in enumerate(pairs, 1):
+        rows.append((other.layer, other.head, compare_heads(one, other).mean))
+        if progress is not None:
+            progress(done, len(pairs))
+    table = pd.DataFrame(rows, columns=["layer", "head", "distance"])
+    return table.sort_values("distance", ascending=False, kind="stable", ignore_index=True)
 
 
 def head_distances(trace: Trace) -> tuple[tuple[tuple[int, int], ...], Tensor]:

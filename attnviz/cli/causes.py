@@ -9,7 +9,7 @@ import typer
 from ..errors import UsageError
 from .explaining import METHODS, Asked
 from .results import Json, Output, Top, counted, tell
-from .source import File, Kind, Layer, Text, text_of
+from .source import File, Kind, Layer, Text, pair_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,9 @@ def attribute(
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "relevance",
     layer: Layer = None,
     kind: Kind = None,
+    token: Annotated[
+        int | None, typer.Option(help="Position whose last state relevance explains.", show_default="the last")
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="The most steps of a path, where a method follows one.")] = 1600,
     top: Top = 20,
     as_json: Json = False,
@@ -53,10 +56,14 @@ def attribute(
     """
     if method not in METHODS:
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
+    if token is not None and method != "relevance":
+        raise UsageError(f"--token is for the method relevance, not for {method}")
     words = text_of(text, file)
     case = _case(model, words, target, with_text)
     with counted(f"Computing {method}") as progress:
-        found = METHODS[method](Asked(case, words, target, layer, kind, steps, progress))
+        found = METHODS[method](
+            Asked(case, words, target, layer, kind, -1 if token is None else token, steps, progress)
+        )
     tell(found.table, as_json=as_json, top=top, path=output, chart=found.chart, about=found.about)
 
 
@@ -87,7 +94,7 @@ def ablate(
     """
     from ..analysis.ablation import ablate as ablate_heads
     from ..analysis.ablation import ablate_each
-    from ..charts import change_grid
+    from ..charts import change_grid, titles
 
     case = _case(model, text_of(text, file), target, with_text)
     network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
@@ -101,7 +108,7 @@ def ablate(
         return
     with counted("Silencing each head") as progress:
         table = ablate_each(network, inputs, measure, how=how, kind=kind, progress=progress)
-    grid = lambda: change_grid(table, "change", f"{about}: change by head")  # noqa: E731
+    grid = lambda: change_grid(table, "change", titles.silenced(how, about))  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=grid, about=about)
 
 
@@ -153,12 +160,7 @@ def _case(model: str, text: str, target: str | None, with_text: str | None) -> C
 
 
 def _heads(text: str) -> list[tuple[int, int]]:
-    found = []
-    for item in text.replace(",", " ").split():
-        layer, dot, head = item.partition(".")
-        if not dot or not layer.isdigit() or not head.isdigit():
-            raise UsageError(f'--heads takes layer.head pairs such as "4.9 5.0", got {item!r}')
-        found.append((int(layer), int(head)))
+    found = [pair_of("--heads", item) for item in text.replace(",", " ").split()]
     if not found:
         raise UsageError("--heads names no head")
     return found

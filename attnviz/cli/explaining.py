@@ -18,14 +18,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a method is asked about: layer None for all of them, kind of attention where there are several, and the most
-    steps of a path."""
+    """What a method is asked about: layer None for all of them, kind of attention where there are several, the token
+    whose state is explained, and the most steps of a path."""
 
     case: Case
     text: str
     target: str | None
     layer: int | None
     kind: str | None
+    token: int
     most: int
     progress: Progress
 
@@ -41,16 +42,17 @@ class Explained:
 
 def relevance(asked: Asked) -> Explained:
     """Tokens by gradient x attention through all layers."""
-    flow = _gradients(asked).relevance()
-    return _tokens(flow.table(), flow.tokens, flow.scores.tolist(), asked.case.about)
+    flow = _gradients(asked).relevance(asked.token)
+    return _tokens("relevance", flow.table(), flow.tokens, flow.scores.tolist(), asked.case.about)
 
 
 def importance(asked: Asked) -> Explained:
     """Heads by gradient x output."""
-    from ..charts import score_grid
+    from ..charts import score_grid, titles
 
     table, about = _gradients(asked).importance(), asked.case.about
-    return Explained(table, lambda: score_grid(table, "importance", about), about)
+    title = titles.explained("importance", about)
+    return Explained(table, lambda: score_grid(table, "importance", title), about)
 
 
 def tokens(asked: Asked, method: str) -> Explained:
@@ -64,7 +66,7 @@ def tokens(asked: Asked, method: str) -> Explained:
         most=asked.most,
         progress=asked.progress,
     )
-    return _tokens(found.table(), found.tokens, found.scores.tolist(), case.about, found.remark)
+    return _tokens(method, found.table(), found.tokens, found.scores.tolist(), case.about, found.remark)
 
 
 def layer_conductance(asked: Asked) -> Explained:
@@ -82,14 +84,15 @@ def layer_conductance(asked: Asked) -> Explained:
         progress=asked.progress,
     )
     about = f"{case.about}, layer {asked.layer}"
-    return _tokens(found.table(), found.tokens, found.scores.tolist(), about, found.remark)
+    scores = found.scores.tolist()
+    return _tokens("layer conductance", found.table(), found.tokens, scores, about, found.remark)
 
 
 def attention(asked: Asked, *, integrated: bool) -> Explained:
     """Heads by integrated gradients over attention, or by its conductance."""
     from ..analysis.attention_paths import attention_conductance, integrated_attention
     from ..analysis.cases import alone
-    from ..charts import change_grid
+    from ..charts import change_grid, titles
 
     case = alone(asked.case)
     layers = None if asked.layer is None else [asked.layer]
@@ -110,7 +113,7 @@ def attention(asked: Asked, *, integrated: bool) -> Explained:
             progress=asked.progress,
         )
     table = found.table()
-    chart = lambda: change_grid(table, "score", f"{case.about}: {found.method}")  # noqa: E731
+    chart = lambda: change_grid(table, "score", titles.explained(found.method, case.about))  # noqa: E731
     return Explained(table, chart, f"{case.about}\n{found.remark}")
 
 
@@ -121,7 +124,7 @@ def continuation(asked: Asked) -> Explained:
     case = asked.case
     found = attribute_continuation(case.model, case.tokenizer, asked.text, asked.target, progress=asked.progress)
     about = f"log probability of {''.join(token.text for token in found.following)!r} after the text"
-    return _tokens(found.table(), found.tokens, found.totals.tolist(), about)
+    return _tokens("continuation", found.table(), found.tokens, found.totals.tolist(), about)
 
 
 METHODS: dict[str, Callable[[Asked], Explained]] = {
@@ -145,7 +148,10 @@ def _gradients(asked: Asked) -> Any:
     return gradients(case.model, case.inputs, case.measure, tokenizer=case.tokenizer, kind=asked.kind)
 
 
-def _tokens(table: pd.DataFrame, tokens: Any, scores: list[float], about: str, remark: str = "") -> Explained:
-    from ..charts import token_bars
+def _tokens(
+    method: str, table: pd.DataFrame, tokens: Any, scores: list[float], about: str, remark: str = ""
+) -> Explained:
+    from ..charts import titles, token_bars
 
-    return Explained(table, lambda: token_bars(tokens, scores, about), f"{about}\n{remark}".rstrip())
+    title = titles.explained(method, about)
+    return Explained(table, lambda: token_bars(tokens, scores, title), f"{about}\n{remark}".rstrip())

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import UsageError
 from .results import Json, Output, Top, counted, tell
-from .source import File, Head, Kind, Layer, Model, Text, text_of, trace_of
+from .source import File, Head, Kind, Layer, Model, Text, pair_of, text_of, trace_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
     app.command(epilog='Example: attnviz heads minilm "The bank of the river." --sort previous')(heads)
     app.command(epilog='Example: attnviz roles smollm2 "The bank of the river." --repeated')(roles)
     app.command(epilog='Example: attnviz rollout smollm2 "The bank of the river was muddy."')(rollout)
-    app.command(epilog='Example: attnviz compare minilm "The river bank." "The money bank."')(compare)
+    app.command(epilog='Example: attnviz compare minilm "The bank." "The mill." --layer 2 --head 4 -o c.svg')(compare)
     app.command(epilog="Example: attnviz sparsity smollm2 --file text.txt --layer 5 --head 3")(sparsity)
 
 
@@ -129,7 +129,7 @@ def rollout(
 ) -> None:
     """What one token's last state is made of, by attention rollout: possible paths, not what was used."""
     from ..analysis import flow
-    from ..charts import token_bars
+    from ..charts import titles, token_bars
 
     methods: dict[str, Callable[[Trace, int], flow.Flow]] = {
         "rollout": flow.rollout,
@@ -139,7 +139,7 @@ def rollout(
     if method not in methods:
         raise UsageError(f"--method must be one of {', '.join(methods)}, got {method!r}")
     found = methods[method](trace_of(model, text, file, kind), token)
-    title = f"{method.capitalize()} {'from' if method == 'reach' else 'to'} token {found.token}"
+    title = titles.flow(method, found.token)
     chart = lambda: token_bars(found.tokens, found.scores.tolist(), title)  # noqa: E731
     tell(found.table(), as_json=as_json, top=top, path=output, chart=chart)
 
@@ -151,42 +151,56 @@ def compare(
     with_model: Annotated[
         str | None, typer.Option("--with", help="Another model, or trace (.attn), for the second.", show_default=False)
     ] = None,
+    kind: Kind = None,
     layer: Layer = None,
     head: Head = None,
+    second: Annotated[
+        str | None, typer.Option(help="The head that it is compared with, such as 4.9.", show_default="the same head")
+    ] = None,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
     """How far every head's map moves between two texts, models or traces: mean Jensen-Shannon distance, 0 to 1.
 
-    With --layer and --head one map: its rows, and as a figure the second less the first.
+    With --layer and --head one map: its rows, and as a figure the second less the first. Of one run, --second names the
+    other head; without it every head is compared with this one.
     """
-    from ..analysis.compare import compare_heads, compare_traces
-    from ..charts import difference, score_grid
+    from ..analysis.compare import compare_heads, distances, same_places, with_every
+    from ..charts import difference, score_grid, titles
 
     if (layer is None) != (head is None):
         raise UsageError("one head is compared by --layer and --head: give both, or neither")
-    one, two = _pair(model, text, other, with_model)
-    if layer is not None and head is not None:
-        found = compare_heads(one[layer, head], two[layer, head])
+    place = None if layer is None or head is None else (layer, head)
+    if second is not None and place is None:
+        raise UsageError("--second is compared with one head: give --layer and --head as well")
+    one_run = other is None and with_model is None
+    if one_run and place is None:
+        raise UsageError("there is nothing to compare with: give a second text, or --with another model or trace")
+    one, two = _pair(model, text, other, with_model, kind)
+    if place is not None and (second is not None or not one_run):
+        found = compare_heads(one[place], two[place if second is None else pair_of("--second", second)])
         drawn = lambda: difference(found.one, found.other)  # noqa: E731
         about = f"layer {layer} head {head}: mean distance {found.mean:.3f}"
         tell(found.table(), as_json=as_json, top=top, path=output, chart=drawn, about=about)
         return
-    table = compare_traces(one, two)
-    chart = lambda: score_grid(table, "distance", "How far every head's map moves")  # noqa: E731
+    with counted("Comparing heads") as progress:
+        table = distances(same_places(one, two) if place is None else with_every(one[place], one), progress)
+    chart = lambda: score_grid(table, "distance", titles.distances(place))  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=chart)
 
 
-def _pair(model: str, text: str | None, other: str | None, with_model: str | None) -> tuple[Trace, Trace]:
+def _pair(
+    model: str, text: str | None, other: str | None, with_model: str | None, kind: str | None
+) -> tuple[Trace, Trace]:
     """The two traces that are compared; the second reads the first one's text unless it has its own."""
-    if other is None and with_model is None:
-        raise UsageError("there is nothing to compare with: give a second text, or --with another model or trace")
     second = with_model or model
-    one = trace_of(model, text if model.endswith(".attn") else text_of(text, None), None, None)
+    one = trace_of(model, text if model.endswith(".attn") else text_of(text, None), None, kind)
+    if other is None and with_model is None:
+        return one, one
     if not second.endswith(".attn"):
         other = one.text if other is None else other
-    return one, trace_of(second, other, None, None)
+    return one, trace_of(second, other, None, kind)
 
 
 def sparsity(

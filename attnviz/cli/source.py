@@ -79,6 +79,14 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} cannot be read ({error.strerror}): name a text file") from error
 
 
+def pair_of(option: str, text: str) -> tuple[int, int]:
+    """Layer and head of a pair such as 4.9."""
+    layer, dot, head = text.partition(".")
+    if not dot or not layer.isdigit() or not head.isdigit():
+        raise UsageError(f'{option} takes layer.head pairs such as "4.9 5.0", got {text!r}')
+    return int(layer), int(head)
+
+
 def cut_of(text: str) -> Cut:
     """Where words end, as an option says it: the name of a rule, or the words themselves with | between them."""
     from ..tokens import WORD_RULES

@@ -13,7 +13,8 @@ from ..analysis.ablation import HOW, Effect
 from ..analysis.cases import Case, case, next_tokens, predicts
 from ..analysis.flow import rollout
 from ..analysis.heads import is_punctuation
-from . import causing, figures, lines
+from ..charts import titles
+from . import causing, exports, figures, lines
 from .causing import HEAD, HEADS, LIMITS, RELEVANCE, ROLLOUT, SLOW, Scores
 from .controls import position, switch
 from .lines import Asked
@@ -38,8 +39,7 @@ def draw(look: Look) -> None:
     if method == ROLLOUT:
         token = _token(look)
         found = rollout(look.trace, token)
-        title = f"What {token} {look.trace.tokens[token].label} is made of"
-        _tokens(look, Scores(found.tokens, found.scores.tolist()), title, Asked(method, token))
+        _tokens(look, Scores(found.tokens, found.scores.tolist()), titles.flow("rollout", token), Asked(method, token))
         return
     model, tokenizer = network(look.wanted)
     question = _question(look, model, tokenizer)
@@ -83,11 +83,10 @@ def _measured(look: Look, method: str, question: dict[str, str], found: Case) ->
         _effect(look, found, computed(key, partial(causing.one_head, found, *place, how, look.kind)), asked)
     elif method == HEADS:
         _heads(look, found, computed(key, partial(causing.each_head, found, how, look.kind)), asked)
-    elif method == RELEVANCE:
-        title = f"Relevance for the {found.about}"
-        _tokens(look, computed(key, partial(causing.relevance, found, token, look.kind)), title, asked)
     else:
-        _tokens(look, computed(key, partial(causing.attribution, found, method)), f"{method}: {found.about}", asked)
+        relevance = partial(causing.relevance, found, token, look.kind)
+        work = relevance if method == RELEVANCE else partial(causing.attribution, found, method)
+        _tokens(look, computed(key, work), titles.explained(causing.NAMES[method], found.about), asked)
 
 
 def _token(look: Look) -> int:
@@ -106,7 +105,7 @@ def last_word(tokens: Sequence[Token]) -> int:
 
 def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
     left, right = st.columns([3, 2], gap="large")
-    chart = partial(charts.token_bars, found.tokens, found.scores, title, width=600)
+    chart = partial(charts.token_bars, found.tokens, found.scores, title)
     table = found.table()
     with left:
         if not found.converged:
@@ -114,8 +113,8 @@ def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
         elif found.remark:
             st.text(found.remark)
         figures.show(chart(theme=figures.theme()))
-        figure = f"charts.token_bars(found.tokens, found.scores.tolist(), {title!r}, width=600)"
-        offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
+        figure = f"charts.token_bars(found.tokens, found.scores.tolist(), {title!r})"
+        offer(Result(asked.name, chart, table, *_lines(look, asked, figure)))
     with right:
         if asked.method in (ROLLOUT, RELEVANCE):
             label = "Tokens shaded by score"
@@ -129,25 +128,32 @@ def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
         st.metric("With the head", f"{effect.before:.4f}", width="content")
         st.metric("Without it", f"{effect.after:.4f}", width="content")
         st.metric("Change", f"{effect.change:+.4f}", width="content")
-    chart = partial(charts.heatmap, look.head, width=420)
-    figures.show(chart(theme=figures.theme()))
-    table, figure = (
-        causing.effect_table(look.head, effect),
-        f"charts.heatmap(trace[{look.head.layer}, {look.head.head}], width=420)",
-    )
+    chart = partial(charts.heatmap, look.head)
+    figures.show(chart(theme=figures.theme(), width=420))
+    table = causing.effect_table(look.head, asked.how, effect)
+    figure = f"charts.heatmap(trace[{look.head.layer}, {look.head.head}])"
     offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
 
 
 def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
     left, right = st.columns([3, 2], gap="large")
-    title = "Change when a head writes " + ("nothing" if asked.how == "zero" else "its mean")
-    wide = figures.wide_of(table)
-    chart = partial(charts.change_grid, table, "change", title, width=wide)
+    title = titles.silenced(asked.how, found.about)
+    chart = partial(charts.change_grid, table, "change", title)
     with left:
         st.text(f"{found.about}: {table['before'].iloc[0]:.4f} with all heads")
-        grid = figures.framed(chart(theme=figures.theme()), look.head)
+        grid = figures.framed(chart(theme=figures.theme(), width=figures.wide_of(table)), look.head)
         figures.clickable(grid, "grid", select_head, ("layer", "head"))
-        figure = f'charts.change_grid(table, "change", {title!r}, width={wide})'
+        figure = f'charts.change_grid(table, "change", {title!r})'
         offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))
     with right:
         listed(table, "changes")
+
+
+def _lines(look: Look, asked: Asked, figure: str) -> tuple[str, str]:
+    """Python and command line of scores of tokens; rollout needs no model."""
+    if asked.method != ROLLOUT:
+        return lines.causes(look.wanted, look.head, asked, figure)
+    made = (*exports.trace_lines(look), f"found = rollout(trace, {asked.token})")
+    python = lines.written(("from attnviz.analysis.flow import rollout",), made, figure, asked.name)
+    words = (*exports.source_words(look), f"--token={asked.token}", "-o", f"{asked.name}.svg")
+    return python, "" if look.trace.batch else lines.command("rollout", *words, texts=exports.texts_of(look))

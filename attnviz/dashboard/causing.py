@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ROLLOUT, RELEVANCE, INTEGRATED, TOKENS = "Rollout", "Relevance", "Integrated gradients", "Each token"
 HEAD, HEADS = "This head", "Every head"
+NAMES = {RELEVANCE: "relevance", INTEGRATED: "integrated gradients", TOKENS: "ablation"}
+"""What `attnviz attribute --method` calls those that score tokens."""
 
 LIMITS = {
     ROLLOUT: "Every path that attention leaves open through the layers, as if nothing else happened in them: it does"
@@ -72,7 +74,7 @@ def relevance(case: Case, token: int, kind: str, job: Job) -> Scores:
 
 def attribution(case: Case, method: str, job: Job) -> Scores:
     """Integrated gradients or token ablation of the first text."""
-    name = "integrated gradients" if method == INTEGRATED else "ablation"
+    name = NAMES[method]
     progress = counted(job, f"Computing {name}")
     case = _own(case)
     found = attribute_tokens(case.model, case.tokenizer, case.inputs, case.measure, method=name, progress=progress)
@@ -98,12 +100,12 @@ def _own(case: Case) -> Case:
     return replace(case, model=twin(case.model))
 
 
-def effect_table(head: Head, effect: Effect) -> pd.DataFrame:
+def effect_table(head: Head, how: str, effect: Effect) -> pd.DataFrame:
     """One row: the head, and the number with and without it."""
     import pandas as pd
 
     numbers = {"before": effect.before, "after": effect.after, "change": effect.change}
-    return pd.DataFrame([{"layer": head.layer, "head": head.head, **numbers}])
+    return pd.DataFrame([{"heads": f"{head.layer}.{head.head}", "how": how, **numbers}])
 
 
 def counted(job: Job, stage: str) -> Callable[[int, int], None]:

@@ -9,9 +9,9 @@ from typing import Any
 import streamlit as st
 
 from .. import charts
-from ..analysis.compare import Comparison, compare_heads
+from ..analysis.compare import Comparison, Pair, compare_heads, same_places, with_every
+from ..charts import titles
 from ..head import Head
-from ..tokens import printable
 from ..trace import Trace
 from . import comparing, exports, figures, lines, runs
 from .choices import offered
@@ -54,7 +54,7 @@ def draw(look: Look) -> None:
         st.info(problem, icon=":material/info:")
         return
     _difference(look, wanted, other, places)
-    pairs = comparing.with_every(look.head, trace) if mode == HEADS else comparing.same_places(look.trace, trace)
+    pairs = with_every(look.head, trace) if mode == HEADS else same_places(look.trace, trace)
     _every(look, wanted, other, pairs, mode)
 
 
@@ -113,8 +113,9 @@ def _difference(look: Look, wanted: Wanted, other: Head, places: tuple[Place, Pl
         st.caption(LIMIT)
         st.dataframe(table.round(4), hide_index=True, height=320)
     with left:
-        chart = partial(charts.difference, look.head, other, width=500)
-        offer(Result("difference", chart, table, python(look, wanted, other)))
+        chart = partial(charts.difference, look.head, other)
+        code = python(look, wanted, other)
+        offer(Result("difference", chart, table, code, command(look, wanted, other)))
 
 
 def _distances(head: Head, other: Head, places: tuple[Place, Place]) -> Comparison:
@@ -126,32 +127,24 @@ def _distances(head: Head, other: Head, places: tuple[Place, Place]) -> Comparis
     return Comparison(head, other, rows)
 
 
-def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[comparing.Pair], mode: str) -> None:
+def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[Pair], mode: str) -> None:
     if not pairs:
         return
-    place = (look.head.layer, look.head.head) if mode == HEADS else ()
+    place = (look.head.layer, look.head.head) if mode == HEADS else None
     key = (look.wanted, look.kind, look.trace.batch, wanted, mode, place, "distances")
     if comparing.cells(pairs) > comparing.CELLS:
         wait_for_click("Compare all heads", key, f"{comparing.cells(pairs):,} weights are compared.")
-    table = computed(key, partial(comparing.distances, pairs))
-    title = "Distance of every head from " + (
-        f"layer {place[0]}, head {place[1]}" if place else f"the same head of {_named(look, wanted)}"
-    )
-    left, right = st.columns([3, 2], gap="large")
-    wide = figures.wide_of(table)
-    chart = partial(charts.score_grid, table, "distance", title, width=wide)
-    figure = f'charts.score_grid(table, "distance", {title!r}, width={wide})'
+    table = computed(key, partial(comparing.measured, pairs))
+    chart = partial(charts.score_grid, table, "distance", titles.distances(place))
     pick = _select_second if mode == HEADS else select_head
+    left, right = st.columns([3, 2], gap="large")
     with left:
-        grid = figures.framed(chart(theme=figures.theme()), other if mode == HEADS else look.head)
-        figures.clickable(grid, "grid", pick, ("layer", "head"))
-        offer(Result("distances", chart, table, every_python(look, wanted, mode, figure)))
+        drawn = chart(theme=figures.theme(), width=figures.wide_of(table))
+        figures.clickable(figures.framed(drawn, other if mode == HEADS else look.head), "grid", pick, ("layer", "head"))
+        code = every_python(look, wanted, other, place)
+        offer(Result("distances", chart, table, code, every_command(look, wanted, other, place)))
     with right:
         listed(table, "distances", pick)
-
-
-def _named(look: Look, wanted: Wanted) -> str:
-    return "the second text" if wanted.model == look.wanted.model else printable(wanted.model)
 
 
 def _select_second(place: Any) -> None:
@@ -161,26 +154,55 @@ def _select_second(place: Any) -> None:
 def python(look: Look, wanted: Wanted, other: Head) -> str:
     """The lines that compare the two heads."""
     places = f"trace[{look.head.layer}, {look.head.head}], second[{other.layer}, {other.head}]"
-    made = (*_traces(look, wanted), f"one, other = {places}", "table = compare_heads(one, other).table()")
+    made = (*_traces(look, wanted, other), f"one, other = {places}", "table = compare_heads(one, other).table()")
     imports = ("from attnviz.analysis.compare import compare_heads",)
-    return lines.written(imports, made, "charts.difference(one, other, width=500)", "difference")
+    return lines.written(imports, made, "charts.difference(one, other)", "difference")
 
 
-def every_python(look: Look, wanted: Wanted, mode: str, figure: str) -> str:
+def every_python(look: Look, wanted: Wanted, other: Head, place: tuple[int, int] | None) -> str:
     """The lines that give the table of heads."""
-    if mode != HEADS:
-        imports = ("from attnviz.analysis.compare import compare_traces",)
-        made = (*_traces(look, wanted), "table = compare_traces(trace, second)")
-        return lines.written(imports, made, figure, "distances")
-    pairs = (
-        *exports.trace_lines(look),
-        f"pairs = comparing.with_every(trace[{look.head.layer}, {look.head.head}], trace)",
-        'table = comparing.distances(pairs, Job("distances"))',
-    )
-    own = ("from attnviz.dashboard import comparing", "from attnviz.dashboard.jobs import Job")
-    return lines.written(own, pairs, figure, "distances")
+    if place is None:
+        pairs, runs_read = "same_places(trace, second)", _traces(look, wanted, other)
+    else:
+        pairs, runs_read = f"with_every(trace[{place[0]}, {place[1]}], trace)", tuple(exports.trace_lines(look))
+    figure = f'charts.score_grid(table, "distance", {titles.distances(place)!r})'
+    imports = (f"from attnviz.analysis.compare import distances, {pairs.partition('(')[0]}",)
+    return lines.written(imports, (*runs_read, f"table = distances({pairs})"), figure, "distances")
 
 
-def _traces(look: Look, wanted: Wanted) -> tuple[str, ...]:
-    second = lines.recorded(wanted).removeprefix("trace = ")
-    return (*exports.trace_lines(look), f"second = {'trace' if wanted == look.wanted else second}")
+def _traces(look: Look, wanted: Wanted, other: Head) -> tuple[str, ...]:
+    if wanted == look.wanted:
+        return (*exports.trace_lines(look), "second = trace")
+    part = f".only({_kind(other)!r})" if _kind(other) != "self" else ""
+    return (*exports.trace_lines(look), f"second = {lines.recorded(wanted).removeprefix('trace = ')}{part}")
+
+
+def _kind(head: Head) -> str:
+    return head.record.kind
+
+
+def every_command(look: Look, wanted: Wanted, other: Head, place: tuple[int, int] | None) -> str:
+    """The command line of the table of heads."""
+    return _command(look, wanted, other, "distances.svg", _place_words(look.head) if place else ())
+
+
+def command(look: Look, wanted: Wanted, other: Head) -> str:
+    """The command line of the two heads."""
+    second = f"{other.layer}.{other.head}"
+    return _command(look, wanted, other, "difference.svg", (*_place_words(look.head), "--second", second))
+
+
+def _command(look: Look, wanted: Wanted, other: Head, name: str, options: Sequence[str]) -> str:
+    """ "" for later sequences of a batch and for two kinds of attention, which the command has no words for."""
+    if look.trace.batch or _kind(other) != look.kind:
+        return ""
+    texts = exports.texts_of(look)
+    if wanted.model != look.wanted.model:
+        options = ("--with", wanted.model, *options)
+    elif wanted != look.wanted:
+        texts = [*texts, wanted.text]
+    return lines.command("compare", *exports.source_words(look), *options, "-o", name, texts=texts)
+
+
+def _place_words(head: Head) -> tuple[str, ...]:
+    return ("--layer", str(head.layer), "--head", str(head.head))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import streamlit as st
 from ..export import FORMATS, Figure, Look, figure, render
 from ..export.data import CELLS
 from ..head import Head
+from . import lines
 
 if TYPE_CHECKING:
     from . import sidebar
@@ -111,18 +111,26 @@ def command(look: sidebar.Look, view: str, options: dict[str, Any]) -> str:
     """The command line that writes the same figure; "" for later sequences of a batch, which it has no word for."""
     if look.trace.batch:
         return ""
-    wanted = look.wanted
-    source = wanted.file if wanted.saved and wanted.file else wanted.model
-    words = ["attnviz", "export", source, "--view", view]
-    words += ["--kind", look.kind] if len(look.whole.kinds) > 1 else []
+    words = [*source_words(look), "--view", view]
     for name, value in options.items():
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     words += ["-o", f"{view}.{_ending(view)}"]
-    if not wanted.saved:
-        words += (
-            ["--file", wanted.file] if wanted.file else ["--", wanted.text] if wanted.text[:1] == "-" else [wanted.text]
-        )
-    return shlex.join(words)
+    wanted = look.wanted
+    if wanted.saved or not wanted.file:
+        return lines.command("export", *words, texts=texts_of(look))
+    return lines.command("export", *words, "--file", wanted.file)
+
+
+def source_words(look: sidebar.Look) -> list[str]:
+    """What a command reads: model or trace, and the kind of attention where there are several."""
+    wanted = look.wanted
+    source = wanted.file if wanted.saved and wanted.file else wanted.model
+    return [source, *(["--kind", look.kind] if len(look.whole.kinds) > 1 else [])]
+
+
+def texts_of(look: sidebar.Look) -> list[str]:
+    """The text a command reads; a saved trace brings its own."""
+    return [] if look.wanted.saved else [look.wanted.text]
 
 
 def _ending(view: str) -> str:

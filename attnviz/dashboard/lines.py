@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .causing import HEAD, HEADS, INTEGRATED, RELEVANCE, ROLLOUT
+from .causing import HEAD, HEADS, NAMES, RELEVANCE
 from .runs import Wanted
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ def written(imports: Sequence[str], made: Sequence[str], figure: str, name: str)
     return "\n".join((*start, *made, f'export({figure}, "{name}.svg")'))
 
 
-def command(*words: str) -> str:
-    """A command line, quoted."""
-    return shlex.join(["attnviz", *words])
+def command(*words: str, texts: Sequence[str] = ()) -> str:
+    """A command line, quoted; texts come last, where they may look like options."""
+    marked = ["--"] if any(text[:1] == "-" for text in texts) else []
+    return shlex.join(["attnviz", *words, *marked, *texts])
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,8 @@ class Asked:
 
 
 def causes(wanted: Wanted, head: Head, asked: Asked, figure: str) -> tuple[str, str]:
-    """Python and command line of one way to look for causes; "" where no command does the same. figure is the
-    expression that draws what the lines made."""
-    if asked.method == ROLLOUT:
-        text = [] if wanted.saved else [wanted.text]
-        run = (recorded(wanted), f"found = rollout(trace, {asked.token})")
-        python = written(("from attnviz.analysis.flow import rollout",), run, figure, asked.name)
-        return python, _file(asked, "rollout", wanted.model, *text, f"--token={asked.token}")
+    """Python and command line of one way to look for causes in a model; figure is the expression that draws what the
+    lines made."""
     module, names, body, words = _measured(wanted, head, asked)
     question = ", ".join(f"{name}={value!r}" for name, value in asked.question.items())
     imports = (
@@ -87,13 +83,13 @@ def causes(wanted: Wanted, head: Head, asked: Asked, figure: str) -> tuple[str, 
         *body,
     )
     flags = [f"--{FLAGS[name]}={value}" for name, value in asked.question.items()]
-    line = _file(asked, words[0], wanted.model, wanted.text, *flags, *words[1:]) if words else ""
+    line = command(words[0], wanted.model, *flags, *words[1:], "-o", _file(asked), texts=(wanted.text,))
     return written(imports, made, figure, asked.name), line
 
 
-def _file(asked: Asked, *words: str) -> str:
-    """The command line that writes a figure, or the table where it is about one head."""
-    return command(*words, "-o", f"{asked.name}.{'csv' if asked.method == HEAD else 'svg'}")
+def _file(asked: Asked) -> str:
+    """The file of a figure, or of the table where it is about one head."""
+    return f"{asked.name}.{'csv' if asked.method == HEAD else 'svg'}"
 
 
 def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
@@ -104,7 +100,12 @@ def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple
     flags = tuple(f"--kind={kind}" for kind in asked.kinds)
     if asked.method == RELEVANCE:
         one = ("asked = alone(asked)", f"passed = gradients(model, {given}, tokenizer=tokenizer{named})")
-        return "gradients", "gradients", (*one, f"found = passed.relevance({asked.token})"), ()
+        return (
+            "gradients",
+            "gradients",
+            (*one, f"found = passed.relevance({asked.token})"),
+            (*("attribute", "--method=relevance", f"--token={asked.token}"), *flags),
+        )
     if asked.method == HEAD:
         place = f"({head.layer}, {head.head})"
         effect = f"effect = ablate(model, asked.inputs, [{place}], asked.measure{how})"
@@ -113,6 +114,6 @@ def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple
     if asked.method == HEADS:
         table = f"table = ablate_each(model, {given}{how})"
         return "ablation", "ablate_each", (table,), ("ablate", f"--how={asked.how}", *flags)
-    kind = "integrated gradients" if asked.method == INTEGRATED else "ablation"
+    kind = NAMES[asked.method]
     found = f'found = attribute_tokens(model, tokenizer, {given}, method="{kind}")'
     return "attribution", "attribute_tokens", (found,), ("attribute", f"--method={kind}")

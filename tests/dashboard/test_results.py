@@ -96,7 +96,8 @@ def test_the_lines_write_what_the_buttons_give(offered, folder, page, query, nam
             target = folder / words[words.index("-o") + 1]
             target.unlink(missing_ok=True)
             assert run(words[1:]) == 0, capsys.readouterr().err
-            assert target.read_bytes().startswith(START.get(target.suffix[1:], b""))
+            kind = target.suffix[1:]
+            assert target.read_bytes() == results.file(result, kind, "screen")
 
 
 @pytest.mark.parametrize(
