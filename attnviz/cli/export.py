@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .source import File, Head, Kind, Layer, Model, Text, cut_of, trace_of, working
+from .source import File, Head, Kind, Layer, Model, Text, cut_of, repeated, trace_of, working
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,11 @@ def export(
     kind: Kind = None,
     column: Annotated[
         str | None,
-        typer.Option(help="What the view heads is coloured by: entropy, first, previous, ...", show_default="entropy"),
+        typer.Option(
+            help="What the view heads is coloured by: entropy, first, previous, ...; prefix_matching and duplicate also"
+            " run the model on repeated random tokens.",
+            show_default="entropy",
+        ),
     ] = None,
     shared: Annotated[bool, typer.Option("--shared", help="One scale of colours for all thumbnails.")] = False,
     normalised: Annotated[bool, typer.Option("--normalised", help="Entropy divided by ln(visible keys).")] = False,
@@ -52,6 +56,9 @@ def export(
             show_default="0,0",
         ),
     ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="How many links the view links shows.", show_default="40")
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")
     ] = None,
@@ -67,6 +74,7 @@ def export(
 
     Views of one head take layer 0, head 0 unless told.
     """
+    from ..charts.grid import PROBED
     from ..charts.theme import theme_named
     from ..export import Look, check_options, check_target, check_view, figure, pixels
     from ..export import export as write
@@ -82,6 +90,7 @@ def export(
         "words": words if cut is None else cut_of(cut),
         "special": special,
         "region": None if region is None else _region(region),
+        "count": count,
     }
     check_options(view, **options)
     theme_named(theme)
@@ -89,7 +98,12 @@ def export(
     if font is not None:
         check_family(font, folders)
     look = Look(theme, None if width is None else pixels(width), dpi, font, folders)
-    shown = figure(trace_of(model, text, file, kind), view, layer, head, **options)
+    if column in PROBED and model.endswith(".attn"):
+        raise UsageError(f"{column} runs the model on other texts: name the model in place of the trace")
+    trace = trace_of(model, text, file, kind)
+    if column in PROBED:
+        options["table"] = trace.heads().merge(repeated(model), on=["layer", "head"], how="left")
+    shown = figure(trace, view, layer, head, **options)
     with warnings.catch_warnings(record=True) as told, working(f"Drawing {view}"):
         warnings.simplefilter("always")
         write(shown, output, format, look=look)

@@ -10,6 +10,7 @@ import typer
 from ..errors import UsageError
 from .results import Json, Output, Top, counted, tell
 from .source import File, Head, Kind, Layer, Model, Text, pair_of, text_of, trace_of
+from .source import repeated as repeated_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +95,7 @@ def roles(
     output: Output = None,
 ) -> None:
     """Heads that do something recognisable, with score, threshold and source; a score is no proof of use."""
-    from ..analysis.roles import has_offsets, positional, prefix_matching
+    from ..analysis.roles import has_offsets, positional
     from ..analysis.roles import roles as roles_of
 
     trace = trace_of(model, text, file, None)
@@ -102,11 +103,7 @@ def roles(
     if has_offsets(trace):
         scores = scores.merge(positional(trace), on=["layer", "head"])
     if repeated:
-        from ..models import load_model
-
-        with counted("Repeated random tokens") as progress:
-            network, tokenizer = load_model(model)
-            scores = scores.merge(prefix_matching(network, tokenizer, progress=progress), on=["layer", "head"])
+        scores = scores.merge(repeated_tokens(model), on=["layer", "head"])
     found = roles_of(scores)
     shown = found if as_json else found.groupby("role", sort=False).head(top)
     about = f"{len(found)} times a head passes a role's threshold; the strongest {top} of each role:"

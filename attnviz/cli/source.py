@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UsageError
+from .results import counted
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..tokens import Cut
     from ..trace import Trace
 
@@ -77,6 +80,15 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file} is not UTF-8 text: save it as UTF-8") from error
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): name a text file") from error
+
+
+def repeated(model: str) -> pd.DataFrame:
+    """What every head of a model does on random tokens that repeat."""
+    from ..analysis.roles import prefix_matching
+    from ..models import load_model
+
+    with counted("Repeated random tokens") as progress:
+        return prefix_matching(*load_model(model), progress=progress)
 
 
 def pair_of(option: str, text: str) -> tuple[int, int]:

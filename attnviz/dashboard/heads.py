@@ -90,17 +90,19 @@ def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _grid(look: Look, table: pd.DataFrame, column: str) -> None:
-    wide = figures.wide_of(table)
-    chart = partial(charts.head_grid, look.trace, column, table=table, width=wide)
-    grid = figures.framed(chart(theme=figures.theme()), look.head)
-    figures.clickable(grid, "grid", select_head, PLACE)
+    wide, theme = figures.wide_of(table), figures.theme()
+    grid = charts.head_grid(look.trace, column, table=table, theme=theme, width=wide)
+    figures.clickable(figures.framed(grid, look.head), "grid", select_head, PLACE)
     if column in PROBED:
-        offer(Result(column, chart, table, probed_python(look, column, wide)))
+        whole = _probed(look, heads_table(look))
+        chart = partial(charts.head_grid, look.trace, column, table=whole)
+        line = exports.command(look, "heads", {"column": column})
+        offer(Result("heads", chart, whole, probed_python(look, column), line))
     else:
         exports.offer(look, "heads", column=column)
 
 
-def probed_python(look: Look, column: str, wide: int) -> str:
+def probed_python(look: Look, column: str) -> str:
     """The lines that run random tokens that repeat."""
     made = (
         f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
@@ -108,7 +110,7 @@ def probed_python(look: Look, column: str, wide: int) -> str:
         'table = trace.heads().merge(prefix_matching(model, tokenizer), on=["layer", "head"], how="left")',
     )
     imports = ("from attnviz.analysis.roles import prefix_matching",)
-    return written(imports, made, f"charts.head_grid(trace, {column!r}, table=table, width={wide})", column)
+    return written(imports, made, f"charts.head_grid(trace, {column!r}, table=table)", "heads")
 
 
 def _maps(look: Look, table: pd.DataFrame, _: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -11,8 +10,6 @@ from .. import charts
 from ..charts.links import LINKS
 from . import exports, figures, frames
 from .controls import switch
-from .lines import written
-from .results import Result, offer
 from .selection import row_of, select_token
 from .sidebar import Look
 
@@ -39,14 +36,11 @@ def _strongest(look: Look) -> None:
         count = st.slider("Links", 5, MOST, LINKS, 5, key="count", bind="query-params")
     st.caption("A strong link says where the head looked, not that what it found there mattered.")
     left, right = st.columns([6, 5], gap="large")
-    chart = partial(charts.links, look.head, count, width=520)
-    table = look.head.links(count)
     with left:
-        figures.show(chart(theme=figures.theme()))
-        line = exports.command(look, "links", exports.place_of(look.head)) if count == LINKS else ""
-        offer(Result("links", chart, table, python(look, count), line))
+        figures.show(charts.links(look.head, count, theme=figures.theme(), width=520))
+        exports.offer(look, "links", **exports.place_of(look.head), **({} if count == LINKS else {"count": count}))
     with right:
-        _table(table)
+        _table(look.head.links(count))
 
 
 def _table(table: pd.DataFrame) -> None:
@@ -65,10 +59,3 @@ def _table(table: pd.DataFrame) -> None:
         height=560,
         column_config={"weight": bar},
     )
-
-
-def python(look: Look, count: int) -> str:
-    """The lines that give table and figure."""
-    place = f"trace[{look.head.layer}, {look.head.head}]"
-    made = (*exports.trace_lines(look), f"head = {place}", f"table = head.links({count})")
-    return written((), made, f"charts.links(head, {count}, width=520)", "links")

@@ -88,14 +88,14 @@ def _weights(head: Head) -> Tensor:
     return head.weights()
 
 
-def heads(trace: Trace) -> dict[str, Any]:
+def heads(trace: Trace, table: pd.DataFrame | None = None) -> dict[str, Any]:
     """One record a head."""
-    return {"heads": records(trace.heads())}
+    return {"heads": records(heads_table(trace, table))}
 
 
-def heads_table(trace: Trace) -> pd.DataFrame:
-    """The table of heads."""
-    return trace.heads()
+def heads_table(trace: Trace, table: pd.DataFrame | None = None) -> pd.DataFrame:
+    """The table of heads, or the one that stands in for it."""
+    return trace.heads() if table is None else table.copy()
 
 
 def entropy(source: Trace | Head) -> dict[str, Any]:
@@ -116,14 +116,14 @@ def entropy_table(source: Trace | Head) -> pd.DataFrame:
     return pd.DataFrame({"row": range(len(labels)), "from": labels, **numbers})
 
 
-def links(head: Head) -> dict[str, Any]:
+def links(head: Head, count: int = LINKS) -> dict[str, Any]:
     """One record a link."""
-    return {"links": records(head.links(LINKS))}
+    return {"links": records(head.links(count))}
 
 
-def links_table(head: Head) -> pd.DataFrame:
+def links_table(head: Head, count: int = LINKS) -> pd.DataFrame:
     """One row a link."""
-    return head.links(LINKS)
+    return head.links(count)
 
 
 def thumbnails(trace: Trace) -> dict[str, Any]:

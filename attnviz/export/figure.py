@@ -30,8 +30,8 @@ class View:
 
     of: str
     chart: Callable[..., Any] | None
-    numbers: Callable[[Any], dict[str, Any]] | None
-    table: Callable[[Any], pd.DataFrame] | None
+    numbers: Callable[..., dict[str, Any]] | None
+    table: Callable[..., pd.DataFrame] | None
     page: Callable[..., str] | None = None
 
 
@@ -50,16 +50,18 @@ VIEWS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One view of a trace or of one of its heads. options go to its chart, page_options to its page."""
+    """One view of a trace or of one of its heads. options go to its chart, page_options to its page, and what chooses
+    the numbers (choice) to the chart, the document and the table."""
 
     name: str
     source: Trace | Head
     options: dict[str, Any] = field(default_factory=dict)
     page_options: dict[str, Any] = field(default_factory=dict)
+    choice: dict[str, Any] = field(default_factory=dict)
 
     def chart(self, width: int | None = None) -> Any:
         """The altair chart without a theme, laid out for `width` pixels."""
-        return self._make("chart")(self.source, **self.options, theme=None, width=width)
+        return self._make("chart")(self.source, **self.options, **self.choice, theme=None, width=width)
 
     def page(self, theme: str) -> str | None:
         """The HTML of a view that has a page of its own, else None."""
@@ -68,11 +70,11 @@ class Figure:
 
     def document(self) -> dict[str, Any]:
         """Everything behind the figure, ready for JSON: view, model, place, tokens, numbers."""
-        return {**data.about(self.name, self.source), **self._make("numbers")(self.source)}
+        return {**data.about(self.name, self.source), **self._make("numbers")(self.source, **self.choice)}
 
     def table(self) -> pd.DataFrame:
         """The numbers behind the figure, one row per mark, with model, layer and head."""
-        table: pd.DataFrame = self._make("table")(self.source)
+        table: pd.DataFrame = self._make("table")(self.source, **self.choice)
         place = {name: value for name, value in data.place(self.source).items() if name not in table}
         for at, (name, value) in enumerate(place.items()):
             table.insert(at, name, value)
@@ -101,6 +103,8 @@ def figure(
     words: bool | Cut = False,
     special: str = "shown",
     region: tuple[int, int] | None = None,
+    count: int | None = None,
+    table: pd.DataFrame | None = None,
 ) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
@@ -108,11 +112,15 @@ def figure(
     coloured by; shared gives all `thumbnails` one scale of colours; normalised divides `entropy` by the most there
     could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps. The
     html of a `map` holds 1,024 queries and keys at full resolution, from the row and column that region names, and
-    coarser levels of all others.
+    coarser levels of all others. count is how many `links` there are (40), table stands in for `trace.heads()` in
+    `heads`, with further columns.
     """
     check_view(view)
     asked = {"column": column, "shared": shared, "normalised": normalised, "words": words, "special": special}
-    check_options(view, **asked, region=region)
+    choice = {name: value for name, value in (("count", count), ("table", table)) if value is not None}
+    check_options(view, **asked, region=region, count=count)
+    if table is not None and view != "heads":
+        raise UsageError(f"table is for the view heads, not for {view}")
     options = {
         name: value for name, value in (("column", column), ("shared", shared), ("normalised", normalised)) if value
     }
@@ -120,11 +128,11 @@ def figure(
     if VIEWS[view].of == "trace" and named:
         raise UsageError(f"the view {view} shows all heads: leave out layer and head")
     if VIEWS[view].of == "trace" or (VIEWS[view].of == "both" and not named):
-        return Figure(view, trace, options)
+        return Figure(view, trace, options, choice=choice)
     if layer is None:
         layer = trace.layers[0] if trace.layers else 0
     page_options = {} if region is None else {"at": region}
-    return Figure(view, _as_wanted(trace[layer, head or 0], words, special), options, page_options)
+    return Figure(view, _as_wanted(trace[layer, head or 0], words, special), options, page_options, choice)
 
 
 def _as_wanted(head: Head, words: bool | Cut, special: str) -> Head:
@@ -143,6 +151,7 @@ OPTIONS = {
     "words": ("heatmap", "map"),
     "special": ("heatmap", "map"),
     "region": ("map",),
+    "count": ("links",),
 }
 """The views that an option is for."""
 

@@ -23,6 +23,7 @@ OFFERED = [
     ("entropy", {"normalised": True}),
     ("entropy", {"layer": 1, "head": 2}),
     ("links", {"layer": 1, "head": 2}),
+    ("links", {"layer": 1, "head": 2, "count": 3}),
     ("heatmap", {"layer": 1, "head": 2}),
     ("scaling", {"layer": 1, "head": 2}),
     ("map", {"layer": 0, "head": 1}),

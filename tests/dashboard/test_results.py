@@ -1,6 +1,6 @@
 """Every figure that an analysis offers, page by page: as a file in every format, and by the lines under it.
 
-The lines of Python are run and must write the very picture that the button gives; the command must write a file.
+The lines of Python and the command are run and must write the very file that the button gives.
 """
 
 import importlib
@@ -22,13 +22,13 @@ SECOND = "the cat ."
 TWO = "the cats sat . the cat sat ."
 
 OFFERED = [
-    ("heads", {"by": "Induction"}, ["prefix_matching"]),
-    ("links", {}, ["links"]),
-    ("links", {"count": "20"}, ["links"]),
+    ("heads", {"by": "Induction"}, ["heads"]),
     ("compare", {}, ["difference", "distances"]),
     ("compare", {"mode": "Two texts", "text2": TWO}, ["difference", "distances"]),
     ("compare", {"mode": "Two models", "model2": "llama"}, ["difference", "distances"]),
+    ("compare", {"model": "t5", "kind": "encoder", "layer2": "0", "head2": "1"}, ["difference", "distances"]),
     ("causes", {"method": "Rollout"}, ["causes-rollout"]),
+    ("causes", {"method": "Rollout", "model": "t5", "kind": "encoder"}, ["causes-rollout"]),
     ("causes", {"method": "Relevance", "model": "llama"}, ["causes-relevance"]),
     ("causes", {"method": "This head", "how": "its mean"}, ["causes-this-head"]),
     ("causes", {"method": "Every head"}, ["causes-every-head"]),

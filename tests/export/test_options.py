@@ -31,6 +31,28 @@ def test_heads_can_be_coloured_by_any_column():
     assert chart["encoding"]["color"]["field"] == "distance"
 
 
+def test_links_can_be_counted():
+    shown = figure(make_trace(), "links", 1, 2, count=3)
+    wanted = make_trace()[1, 2].links(3)["weight"].tolist()
+    assert shown.table()["weight"].tolist() == [link["weight"] for link in shown.document()["links"]] == wanted
+    assert "3 strongest" in shown.chart().to_dict()["description"]
+
+
+def test_a_table_stands_in_for_that_of_the_heads():
+    table = make_trace().heads().assign(duplicate=0.25)
+    shown = figure(make_trace(), "heads", column="duplicate", table=table)
+    assert shown.chart().to_dict()["encoding"]["color"]["field"] == "duplicate"
+    assert {row["duplicate"] for row in shown.document()["heads"]} == {*shown.table()["duplicate"]} == {0.25}
+    assert "model" not in table
+    with pytest.raises(UsageError, match=r"^table is for the view heads, not for links$"):
+        figure(make_trace(), "links", table=table)
+
+
+def test_a_saved_trace_has_no_model_for_repeated_tokens(capsys):
+    assert run(["export", "run.attn", "--view", "heads", "--column", "duplicate", "-o", "x.svg"]) == 2
+    assert "duplicate runs the model on other texts: name the model in place of the trace" in capsys.readouterr().err
+
+
 def test_entropy_can_be_a_share_of_the_most_there_could_be():
     trace = make_trace(causal=True)
     heads = figure(trace, "entropy", normalised=True).chart()
@@ -80,6 +102,7 @@ def test_a_region_that_is_none(capsys):
         ("links", {"words": True}, "words is for the view heatmap or map, not for links"),
         ("scaling", {"special": "hidden"}, "special is for the view heatmap or map, not for scaling"),
         ("heatmap", {"region": (1, 2)}, "region is for the view map, not for heatmap"),
+        ("heatmap", {"count": "9"}, "count is for the view links, not for heatmap"),
         ("map", {"special": "gone"}, "special must be one of shown, hidden, renormalised, got 'gone'"),
     ],
 )
