@@ -58,16 +58,19 @@ class Dependencies(Tabular):
         found: Hits = self.hits[direction][self._which(relation)].mean(0)
         return found
 
-    def heads_on(self, relation: str) -> pd.DataFrame:
-        """One row per head and direction, best first: its accuracy on one relation over all sentences, and n."""
+    def heads_on(self, relation: str, direction: str | None = None) -> pd.DataFrame:
+        """One row per head and direction (both if None), best first: its accuracy on one relation over all sentences,
+        and n."""
         import pandas as pd
+
+        check_direction(direction)
 
         count = int(self._which(relation).sum())
         if not count:
             raise UsageError(f"no arc has the relation {relation!r}: there are {', '.join(self.relations(1))}")
         rows = [
             {"layer": layer, "head": head, "direction": direction, "accuracy": accuracy, "n": count}
-            for direction in DIRECTIONS
+            for direction in (DIRECTIONS if direction is None else (direction,))
             for (layer, head), accuracy in zip(self.heads, self.accuracy(relation, direction).tolist(), strict=True)
         ]
         return pd.DataFrame(rows).sort_values("accuracy", ascending=False, kind="stable", ignore_index=True)
@@ -96,6 +99,12 @@ class Dependencies(Tabular):
             "offset accuracy": _other_half(offsets, even),
             "n": int(which.sum()),
         }
+
+
+def check_direction(direction: str | None) -> None:
+    """UsageError for a direction that there is not."""
+    if direction not in (None, *DIRECTIONS):
+        raise UsageError(f"direction must be one of {', '.join(DIRECTIONS)}, got {direction!r}")
 
 
 def dependencies(

@@ -10,6 +10,17 @@ import typer
 from ..errors import UsageError
 from . import output as out
 from .results import Json, Output, counted, tell, write
+from .source import Head, Layer
+from .texts import (
+    DocumentNumber,
+    SentenceNumber,
+    coreference_text,
+    dependency_text,
+    every_head_only,
+    nth,
+    place_of,
+    window_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +33,14 @@ Start = Annotated[
 ]
 NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 
+SENTENCE = 126
+"""Tokens of a sentence that are drawn."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command(epilog="Example: attnviz coref minilm texts/ --candidates 'preceding mention'")(coref)
-    app.command(epilog="Example: attnviz deps minilm en_ewt-ud-dev.conllu")(deps)
+    app.command(epilog="Example: attnviz deps minilm en_ewt-ud-dev.conllu --layer 2 --head 4 -o arcs.svg")(deps)
     app.command(epilog='Example: attnviz align FOLDER "ein Haus" "a house" "0-0 1-1"')(align)
 
 
@@ -44,15 +58,21 @@ def coref(
     start: Start = False,
     top: Annotated[int, typer.Option(min=1, help="Heads to print.")] = 10,
     random_weights: Annotated[bool, typer.Option(help="Score a copy with random weights beside it.")] = False,
+    layer: Layer = None,
+    head: Head = None,
+    document: DocumentNumber = None,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """Which heads find the antecedent of a mention, beside what simple rules find."""
+    """Which heads find the antecedent of a mention, beside what simple rules find.
+
+    With --layer and --head one text, as a figure with arcs: what that head answers for every mention.
+    """
     from ..analysis.antecedents import CANDIDATES
     from ..analysis.coreference import coreference
     from ..analysis.readers import read
     from ..analysis.windows import randomised
-    from ..charts import score_grid
+    from ..charts import score_grid, titles
     from ..export import check_target
     from ..export.data import records
     from ..models import load_model
@@ -61,8 +81,14 @@ def coref(
         raise UsageError(f"--candidates must be one of {', '.join(CANDIDATES)}, got {candidates!r}")
     if output is not None:
         check_target(output, None)
+    place = place_of(layer, head, document=document)
     documents = read(data, format)
     network, tokenizer = load_model(model)
+    if place is not None:
+        every_head_only(random_weights=random_weights, overlap=overlap)
+        shown = window_of(nth(documents, document, "document"), network, tokenizer, window, start)
+        coreference_text(shown, candidates, place, as_json=as_json, top=top, path=output)
+        return
 
     def scored(network: Any, what: str) -> Coreference:
         with counted(what) as progress:
@@ -75,8 +101,8 @@ def coref(
         control = _tables(scored(randomised(network), "The same with random weights"), candidates)
         tables |= {f"{name}, random weights": control[name] for name in ("heads", "halves") if name in control}
     if output is not None:
-        title = f"Antecedents found among any {candidates}"
-        write(tables["heads"], output, lambda: score_grid(tables["heads"], "accuracy", title))
+        grid = lambda: score_grid(tables["heads"], "accuracy", titles.antecedents(candidates))  # noqa: E731
+        write(tables["heads"], output, grid)
     if as_json:
         about = {"model": model, "candidates": candidates, "reading": found.reading}
         out.as_json(about | {name: records(table) for name, table in tables.items()})
@@ -114,23 +140,42 @@ def deps(
     relation: Annotated[
         str | None, typer.Option(help='Every head on one relation, such as nsubj, or on "all".', show_default=False)
     ] = None,
+    direction: Annotated[
+        str | None, typer.Option(help="to head or to dependent.", show_default="both; of one head to head")
+    ] = None,
     start: Start = False,
+    layer: Layer = None,
+    head: Head = None,
+    sentence: SentenceNumber = None,
     top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 40,
     as_json: Json = False,
     output: Output = None,
 ) -> None:
-    """For every relation the head that finds it best, scored where it was not chosen, beside the best fixed offset."""
-    from ..analysis.dependencies import dependencies
+    """For every relation the head that finds it best, scored where it was not chosen, beside the best fixed offset.
+
+    With --layer and --head one sentence, as a figure with arcs: what that head answers for every word.
+    """
+    from ..analysis.answers import sentences
+    from ..analysis.dependencies import DIRECTIONS, check_direction, dependencies
     from ..analysis.readers import read
-    from ..charts import score_grid
+    from ..charts import score_grid, titles
     from ..models import load_model
 
+    check_direction(direction)
+    place = place_of(layer, head, sentence=sentence)
+    if direction is not None and place is None and relation is None:
+        raise UsageError("--direction is about one relation or one head: give --relation, or --layer and --head")
     documents = read(data, "conllu")
     network, tokenizer = load_model(model)
+    if place is not None:
+        every_head_only(relation=relation)
+        shown = window_of(nth(sentences(documents), sentence, "sentence"), network, tokenizer, SENTENCE, start)
+        dependency_text(shown, direction or DIRECTIONS[0], place, as_json=as_json, top=top, path=output)
+        return
     with counted("Reading sentences") as progress:
         found = dependencies(documents, network, tokenizer, start=start, progress=progress)
-    heads = found.heads_on(relation or "all")
-    title = f"Arcs ({relation or 'all'}) found by every head, in its better direction"
+    heads = found.heads_on(relation or "all", direction)
+    title = titles.arcs(relation or "all", direction)
     chart = lambda: score_grid(heads.drop_duplicates(["layer", "head"]), "accuracy", title)  # noqa: E731
     tell(found.table(minimum) if relation is None else heads, as_json=as_json, top=top, path=output, chart=chart)
 

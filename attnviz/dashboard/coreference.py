@@ -8,8 +8,12 @@ from typing import Any
 import streamlit as st
 
 from .. import charts
+from ..analysis.answers import answer_of, pointing
+from ..analysis.answers import asked as asked_of
 from ..analysis.antecedents import CANDIDATES, Query
 from ..analysis.windows import Window
+from ..charts import titles
+from ..charts.annotated import arc_table, coreference_arcs, mention_marks
 from . import annotated, figures
 from .controls import choose
 from .given import given, one_of
@@ -37,7 +41,7 @@ def draw(look: Look) -> None:
     document = one_of(documents)
     key = (look.wanted.model, document, "window")
     window = computed(key, partial(annotated.first_window, document, model, tokenizer), 1 << 22)
-    asked = annotated.asked(window)
+    asked = asked_of(window)
     if asked:
         _text(look, window, asked, kind, documents.index(document))
     left, right = st.columns([3, 2], gap="large")
@@ -57,10 +61,10 @@ def draw(look: Look) -> None:
 def _text(look: Look, window: Window, asked: list[Query], kind: str, place: int) -> None:
     """The text with arcs; a click on a word chooses its mention."""
     layer, head = look.head.layer, look.head.head
-    answers = [annotated.answer_of(window, query, kind, layer, head) for query in asked]
-    drawn = annotated.coreference_arcs(window, asked, answers)
-    marks, words = annotated.mention_marks(window.document), window.document.words
-    title = f"Above: antecedents. Below: what layer {layer}, head {head} answers"
+    answers = [answer_of(window, query, kind, layer, head) for query in asked]
+    drawn = coreference_arcs(window, asked, answers)
+    marks, words = mention_marks(window.document), window.document.words
+    title = titles.answers(layer, head)
 
     def pick(point: dict[str, Any]) -> None:
         names = [name(window, query) for query in asked if query.word == int(point["word"])]
@@ -70,7 +74,16 @@ def _text(look: Look, window: Window, asked: list[Query], kind: str, place: int)
     chart = partial(charts.arcs, words, drawn, marks, title)
     figures.clickable(chart(theme=figures.theme()), "words", pick, ("word",))
     code = arcs_python(look.wanted.model, kind, place, (layer, head), title)
-    offer(Result("coreference-arcs", chart, annotated.arc_table(drawn), code))
+    flags = (
+        f"--candidates={kind}",
+        "--layer",
+        str(layer),
+        "--head",
+        str(head),
+        *(["--document", str(place)] if place else []),
+    )
+    line = command("coref", look.wanted.model, "texts.txt", *flags, "-o", "coreference-arcs.svg")
+    offer(Result("coreference-arcs", chart, arc_table(drawn), code, line))
 
 
 def name(window: Window, query: Query) -> str:
@@ -82,18 +95,17 @@ def _mention(window: Window, asked: list[Query], kind: str) -> None:
     names = [name(window, query) for query in asked]
     query = asked[names.index(choose("Mention", names, "mention"))]
     words = ", ".join(window.document.words[word] for word in query.gold)
-    table = annotated.pointing(window, query, kind)
+    table = pointing(window, query, kind)
     st.text(f"{int(table['right'].sum())} of {len(table)} heads answer with an antecedent ({words})")
     listed(table.drop(columns="word"), "pointing")
 
 
 def _grid(look: Look, found: Any, kind: str) -> None:
     table = found.table(kind)
-    title = f"Share of {table['n'].iloc[0]} mentions whose antecedent a head finds, among any {kind}"
-    wide = figures.wide_of(table)
-    chart = partial(charts.score_grid, table, "accuracy", title, width=wide)
-    figure = f'charts.score_grid(table, "accuracy", {title!r}, width={wide})'
-    grid = figures.framed(chart(theme=figures.theme()), look.head)
+    title = titles.antecedents(kind)
+    chart = partial(charts.score_grid, table, "accuracy", title)
+    figure = f'charts.score_grid(table, "accuracy", {title!r})'
+    grid = figures.framed(chart(theme=figures.theme(), width=figures.wide_of(table)), look.head)
     figures.clickable(grid, "grid", select_head, ("layer", "head"))
     st.caption(LIMIT)
     line = command("coref", look.wanted.model, "texts.txt", f"--candidates={kind}", "-o", "coreference.svg")
@@ -121,11 +133,16 @@ def arcs_python(model: str, kind: str, place: int, head: tuple[int, int], title:
     """The lines that draw the text at a place of a file of the same texts."""
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",
-        f'window = annotated.first_window(read("texts.txt")[{place}], model, tokenizer, Job("arcs"))',
-        "asked = annotated.asked(window)",
-        f"answers = [annotated.answer_of(window, query, {kind!r}, *{head}) for query in asked]",
-        "arcs = annotated.coreference_arcs(window, asked, answers)",
-        "marks = annotated.mention_marks(window.document)",
+        f'window = next(windows(read("texts.txt")[{place}], model, tokenizer, {annotated.WINDOW}))',
+        "queries = asked(window)",
+        f"answers = [answer_of(window, query, {kind!r}, *{head}) for query in queries]",
+        "arcs = coreference_arcs(window, queries, answers)",
     )
-    figure = f"charts.arcs(window.document.words, arcs, marks, {title!r})"
-    return written(annotated.IMPORTS, made, figure, "coreference-arcs")
+    imports = (
+        "from attnviz.analysis.answers import answer_of, asked",
+        "from attnviz.analysis.readers import read",
+        "from attnviz.analysis.windows import windows",
+        "from attnviz.charts.annotated import coreference_arcs, mention_marks",
+    )
+    figure = f"charts.arcs(window.document.words, arcs, mention_marks(window.document), {title!r})"
+    return written(imports, made, figure, "coreference-arcs")

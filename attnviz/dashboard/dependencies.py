@@ -8,8 +8,11 @@ from typing import Any
 import streamlit as st
 
 from .. import charts
+from ..analysis.answers import sentences
 from ..analysis.dependencies import DIRECTIONS, Dependencies
 from ..analysis.documents import Document
+from ..charts import titles
+from ..charts.annotated import arc_table, dependency_arcs
 from ..errors import DataError
 from . import annotated, figures
 from .controls import choose, switch
@@ -58,7 +61,7 @@ def draw(look: Look) -> None:
 
 
 def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer: Any, direction: str) -> None:
-    parts = annotated.sentences(documents)
+    parts = sentences(documents)
     names = [f"{place} {' '.join(part.words[:8])}" for place, part in enumerate(parts, 1)]
     place = names.index(choose("Sentence", names, "sentence", width=480))
     part = parts[place]
@@ -67,26 +70,28 @@ def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer
     key = (look.wanted.model, part, "window")
     window = computed(key, partial(annotated.first_window, part, model, tokenizer), 1 << 22)
     layer, head = look.head.layer, look.head.head
-    drawn = annotated.dependency_arcs(window, layer, head, direction)
-    title = f"Above: the annotation. Below: what layer {layer}, head {head} answers, {direction}"
+    drawn = dependency_arcs(window, layer, head, direction)
+    title = titles.answers(layer, head, direction)
     chart = partial(charts.arcs, window.document.words, drawn, title=title)
     figures.show(chart(theme=figures.theme()))
     code = arcs_python(look.wanted.model, place, (layer, head), direction, title)
-    offer(Result("dependency-arcs", chart, annotated.arc_table(drawn), code))
+    flags = ("--sentence", str(place), "--layer", str(layer), "--head", str(head), f"--direction={direction}")
+    line = command("deps", look.wanted.model, "sentences.conllu", *flags, "-o", "dependency-arcs.svg")
+    offer(Result("dependency-arcs", chart, arc_table(drawn), code, line))
 
 
 def _grid(look: Look, found: Dependencies, direction: str) -> None:
     relation = choose("Relation", found.relations(1), "relation", width=320)
-    table = annotated.scores(found, relation, direction)
-    title = f"Share of {relation} arcs a head finds, {direction}"
-    wide = figures.wide_of(table)
-    chart = partial(charts.score_grid, table, "accuracy", title, width=wide)
-    figure = f'charts.score_grid(table, "accuracy", {title!r}, width={wide})'
-    grid = figures.framed(chart(theme=figures.theme()), look.head)
+    table = found.heads_on(relation, direction)
+    title = titles.arcs(relation, direction)
+    chart = partial(charts.score_grid, table, "accuracy", title)
+    figure = f'charts.score_grid(table, "accuracy", {title!r})'
+    grid = figures.framed(chart(theme=figures.theme(), width=figures.wide_of(table)), look.head)
     figures.clickable(grid, "grid", select_head, ("layer", "head"))
     st.caption(LIMIT)
     code = python(look.wanted.model, relation, direction, figure)
-    line = command("deps", look.wanted.model, "sentences.conllu", f"--relation={relation}", "-o", "dependencies.csv")
+    flags = (f"--relation={relation}", f"--direction={direction}")
+    line = command("deps", look.wanted.model, "sentences.conllu", *flags, "-o", "dependencies.svg")
     offer(Result("dependencies", chart, table, code, line))
     listed(table.head(8), "best")
 
@@ -105,12 +110,11 @@ def python(model: str, relation: str, direction: str, figure: str) -> str:
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",
         'found = dependencies(read("sentences.conllu"), model, tokenizer)',
-        f"table = annotated.scores(found, {relation!r}, {direction!r})",
+        f"table = found.heads_on({relation!r}, {direction!r})",
     )
     imports = (
         "from attnviz.analysis.dependencies import dependencies",
         "from attnviz.analysis.readers import read",
-        "from attnviz.dashboard import annotated",
     )
     return written(imports, made, figure, "dependencies")
 
@@ -119,9 +123,15 @@ def arcs_python(model: str, place: int, head: tuple[int, int], direction: str, t
     """The lines that draw the sentence at a place of a file of the same sentences."""
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",
-        f'sentence = annotated.sentences(read("sentences.conllu"))[{place}]',
-        'window = annotated.first_window(sentence, model, tokenizer, Job("arcs"))',
-        f"arcs = annotated.dependency_arcs(window, *{head}, {direction!r})",
+        f'sentence = sentences(read("sentences.conllu"))[{place}]',
+        f"window = next(windows(sentence, model, tokenizer, {annotated.WINDOW}))",
+        f"arcs = dependency_arcs(window, *{head}, {direction!r})",
+    )
+    imports = (
+        "from attnviz.analysis.answers import sentences",
+        "from attnviz.analysis.readers import read",
+        "from attnviz.analysis.windows import windows",
+        "from attnviz.charts.annotated import dependency_arcs",
     )
     figure = f"charts.arcs(window.document.words, arcs, title={title!r})"
-    return written(annotated.IMPORTS, made, figure, "dependency-arcs")
+    return written(imports, made, figure, "dependency-arcs")

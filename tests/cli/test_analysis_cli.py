@@ -233,6 +233,17 @@ def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
     assert found["candidates"] == "other word"
     assert "1 sentences of overlap" in found["reading"]
     assert len((tmp_path / "c.csv").read_text().splitlines()) == 73
+    one = ("coref", "minilm", tmp_path / "texts.txt", "--layer", 2, "--head", 4)
+    rows = records(attnviz(*one, "--document", 1, "--json", "-o", tmp_path / "arcs.svg"))
+    assert {(row["from"], row["to"]) for row in rows if not row["answer"]} == {(4, 1), (8, 4)}
+    assert len(rows) == 4
+    assert "layer 2, head 4 answers" in (tmp_path / "arcs.svg").read_text()
+    told = attnviz(*one, "--document", 2, code=2).err
+    assert told == "error: document 2 does not exist: there are 2, counted from 0\n"
+    told = attnviz(*one[:-1], 12, code=2).err
+    assert told == "error: head 12 does not exist: layer 2 of this trace has 12 heads (0 to 11)\n"
+    told = attnviz(*one, "--random-weights", code=2).err
+    assert told == "error: --random-weights is about every head: leave out --layer and --head\n"
     told = attnviz("coref", "minilm", tmp_path / "texts.txt", "-o", tmp_path / "c.xyz", code=2).err
     assert told.startswith("error: format must be one of")
 
@@ -250,7 +261,13 @@ def test_deps_needs_conllu(attnviz, tmp_path):
     heads = records(attnviz(*subjects, "--json", "-o", tmp_path / "deps.svg"))
     assert len(heads) == 144
     assert {row["direction"] for row in heads} == {"to head", "to dependent"}
-    assert "Arcs (nsubj) found by every head" in (tmp_path / "deps.svg").read_text()
+    assert "nsubj arcs a head finds, in its better direction" in (tmp_path / "deps.svg").read_text()
+    one_way = records(attnviz(*subjects, "--direction", "to dependent", "--json"))
+    assert one_way == [row for row in heads if row["direction"] == "to dependent"]
+    place = ("deps", "minilm", tmp_path / "a.conllu", "--layer", 2, "--head", 4, "--sentence")
+    rows = records(attnviz(*place, 5, "--direction", "to dependent", "--json"))
+    assert [(row["from"], row["to"]) for row in rows] == [(0, 1), (2, 1), (1, rows[2]["to"]), (1, rows[3]["to"])]
+    assert attnviz(*place, 6, code=2).err == "error: sentence 6 does not exist: there are 6, counted from 0\n"
     told = attnviz("deps", "minilm", tmp_path / "a.conllu", "--relation", "dobj", code=2).err
     assert told == "error: no arc has the relation 'dobj': there are all, nsubj, obj\n"
 
@@ -269,6 +286,10 @@ def test_deps_needs_conllu(attnviz, tmp_path):
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "12"), "must be positions from 0 to 9"),
         (("ablate", "minilm", TEXT, "--with", "x", "--heads", "4-9"), 'pairs such as "4.9 5.0"'),
         (("ablate", "minilm", TEXT, "--with", "x", "--heads", "7.0"), "layer 7 head 0 does not exist in this model"),
+        (("coref", "minilm", "x.txt", "--document", "1"), "--document is about one head: give --layer"),
+        (("coref", "minilm", "x.txt", "--layer", "1"), "one head is named by --layer and --head: give both"),
+        (("deps", "minilm", "x.conllu", "--direction", "up"), "direction must be one of to head, to dependent, got"),
+        (("deps", "minilm", "x.conllu", "--direction", "to head"), "--direction is about one relation or one head"),
         (("align", "minilm", "a", "b", "0-0"), "minilm has no cross attention: give an encoder-decoder model"),
         (("align", "minilm", "a", "b", "0+0"), "'0+0' is no link"),
     ],

@@ -6,10 +6,12 @@ from tiny_models import save_bert
 from traces import trace_of
 
 from attnviz import load_model
+from attnviz.analysis import answers
 from attnviz.analysis.antecedents import CANDIDATES
 from attnviz.analysis.coreference import coreference
 from attnviz.analysis.dependencies import dependencies
 from attnviz.analysis.windows import Window
+from attnviz.charts import annotated as drawn
 from attnviz.dashboard import annotated
 from attnviz.dashboard.coreference import EXAMPLE
 from attnviz.dashboard.dependencies import EXAMPLE as SENTENCES
@@ -31,27 +33,27 @@ def window():
 
 
 def test_heads_that_point_to_the_antecedent_come_first(window):
-    (query,) = annotated.asked(window)
-    table = annotated.pointing(window, query, "preceding word")
+    (query,) = answers.asked(window)
+    table = answers.pointing(window, query, "preceding word")
     assert table[["head", "answer", "right"]].values.tolist() == [[0, "Ann", True], [1, ".", False]]
     assert table["on antecedents"].tolist() == pytest.approx([0.7, 0.1])
 
 
 def test_a_candidate_set_restricts_the_answer(window):
-    (query,) = annotated.asked(window)
-    assert annotated.answer_of(window, query, "preceding word", 0, 1) == 3
-    assert annotated.answer_of(window, query, "preceding mention", 0, 1) == 0
+    (query,) = answers.asked(window)
+    assert answers.answer_of(window, query, "preceding word", 0, 1) == 3
+    assert answers.answer_of(window, query, "preceding mention", 0, 1) == 0
 
 
 def test_arcs_stand_above_for_antecedents_and_below_for_answers(window):
-    found = annotated.asked(window)
-    above, below = annotated.coreference_arcs(window, found, [3])
+    found = answers.asked(window)
+    above, below = drawn.coreference_arcs(window, found, [3])
     assert (above.start, above.stop, above.above) == (4, 0, True)
     assert (below.start, below.stop, below.above, below.right) == (4, 3, False, False)
 
 
 def test_every_word_of_a_mention_is_marked(window):
-    assert annotated.mention_marks(window.document) == {0: "1", 4: "1"}
+    assert drawn.mention_marks(window.document) == {0: "1", 4: "1"}
 
 
 def test_the_score_is_that_of_the_library(real, model_folder):
@@ -101,7 +103,7 @@ def test_an_unknown_ending_names_the_formats():
 def test_examples_are_right():
     (found,) = annotated.typed_brackets(EXAMPLE)
     assert [mention.cluster for mention in found.mentions] == ["1", "2", "1", "2", "1"]
-    first, second = annotated.sentences(annotated.typed_conllu(SENTENCES))
+    first, second = answers.sentences(annotated.typed_conllu(SENTENCES))
     assert first.words == ("The", "cat", "chased", "a", "mouse")
     assert second.heads == (1, 1, 4, 4, 1)
 
@@ -109,7 +111,7 @@ def test_examples_are_right():
 def test_dependencies_agree_with_the_library(real, model_folder):
     app = real("dependencies", model="bert", relation="det", direction="to dependent")
     found = dependencies(annotated.typed_conllu(SENTENCES), *load_model(model_folder / "bert"))
-    expected = annotated.scores(found, "det", "to dependent")
+    expected = found.heads_on("det", "to dependent")
     shown = app.dataframe[0].value
     assert shown["accuracy"].tolist() == pytest.approx(expected["accuracy"].tolist()[:8], abs=1e-4)
     assert not app.error
@@ -119,7 +121,7 @@ def test_dependency_arcs_say_what_is_right(tmp_path):
     model, tokenizer = load_model(save_bert(tmp_path / "bert"))
     (found,) = annotated.typed_conllu("1  cat  _  NOUN  _  _  2  nsubj  _  _\n2  sat  _  VERB  _  _  0  root  _  _\n")
     window = annotated.first_window(found, model, tokenizer, _job())
-    above, below = annotated.dependency_arcs(window, 0, 0, "to head")
+    above, below = drawn.dependency_arcs(window, 0, 0, "to head")
     assert (above.start, above.stop, above.about) == (0, 1, "cat is nsubj of sat")
     assert (below.start, below.stop, below.right) == (0, 1, True), "of two words there is only one other"
 
