@@ -173,3 +173,10 @@ def alignment(
             one_way, mutual = error_rate(links(weights), gold), error_rate(links(weights, True), gold)
             rows.append({"layer": layer, "head": head, "error rate": one_way, "error rate, mutual": mutual})
     return pd.DataFrame(rows).sort_values("error rate", kind="stable", ignore_index=True)
+
+
+def by_rate(table: pd.DataFrame, mutual: bool = False) -> tuple[pd.DataFrame, str]:
+    """The heads of a table of `alignment` without layer means, best first by the rate that is asked for, and that
+    rate's column."""
+    column = "error rate, mutual" if mutual else "error rate"
+    return table[table["head"] >= 0].sort_values(column, kind="stable", ignore_index=True), column

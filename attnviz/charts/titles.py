@@ -44,3 +44,8 @@ def arcs(relation: str, direction: str | None) -> str:
 def alignment(moment: str) -> str:
     """Of the alignment error rate of every head."""
     return f"Alignment error rate of every head, {moment}"
+
+
+def head(layer: int, head: int) -> str:
+    """Of a figure of one head."""
+    return f"Layer {layer}, head {head}"

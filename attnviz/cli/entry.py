@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from . import causes, dashboard, doctor, estimate, evaluation, export, heads, inspect, models, record
+from . import align, causes, dashboard, doctor, estimate, evaluation, export, heads, inspect, models, record
 
 app = typer.Typer(
     name="attnviz",
@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for group in (dashboard, inspect, export, record, heads, evaluation, causes, models, estimate, doctor):
+for group in (dashboard, inspect, export, record, heads, evaluation, align, causes, models, estimate, doctor):
     group.register(app)
 
 

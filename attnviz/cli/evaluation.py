@@ -1,4 +1,4 @@
-"""`attnviz coref`, `deps` and `align`: heads scored against annotated text."""
+"""`attnviz coref` and `deps`: heads scored against annotated text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command(epilog="Example: attnviz coref minilm texts/ --candidates 'preceding mention'")(coref)
     app.command(epilog="Example: attnviz deps minilm en_ewt-ud-dev.conllu --layer 2 --head 4 -o arcs.svg")(deps)
-    app.command(epilog='Example: attnviz align FOLDER "ein Haus" "a house" "0-0 1-1"')(align)
 
 
 def coref(
@@ -178,34 +177,3 @@ def deps(
     title = titles.arcs(relation or "all", direction)
     chart = lambda: score_grid(heads.drop_duplicates(["layer", "head"]), "accuracy", title)  # noqa: E731
     tell(found.table(minimum) if relation is None else heads, as_json=as_json, top=top, path=output, chart=chart)
-
-
-def align(
-    model: NetworkName,
-    source: Annotated[str, typer.Argument(help="The source sentence.")],
-    target: Annotated[str, typer.Argument(help="Its translation.")],
-    links: Annotated[str, typer.Argument(help='Gold links between words, source first: "0-0 1-2", 3p4 for possible.')],
-    moment: Annotated[str, typer.Option(help="Which row speaks for a token: producing or produced.")] = "producing",
-    top: Annotated[int, typer.Option(min=1, help="Rows to print.")] = 15,
-    as_json: Json = False,
-    output: Output = None,
-) -> None:
-    """Alignment error rate of every cross-attention head of an encoder-decoder model; head -1 is a layer's mean."""
-    from ..analysis.alignment import alignment, parse_links, read_pair
-    from ..charts import score_grid
-    from ..models import load_model
-
-    gold = parse_links(links)
-    network, tokenizer = load_model(model)
-    if not getattr(network.config, "is_encoder_decoder", False):
-        raise UsageError(f"{model} has no cross attention: give an encoder-decoder model")
-    trace, *sides = read_pair(network, tokenizer, source, target)
-    table = alignment(trace, gold, *sides, moment=moment)
-    heads, title = table[table["head"] >= 0], f"Alignment error rate of every head, {moment}"
-    tell(
-        table,
-        as_json=as_json,
-        top=top,
-        path=output,
-        chart=lambda: score_grid(heads, "error rate", title, low_is_best=True),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ..analysis.alignment import (
     MOMENTS,
     Gold,
     alignment,
+    by_rate,
     cells,
     check_links,
     parse_links,
@@ -20,6 +22,7 @@ from ..analysis.alignment import (
     word_map,
     words_of,
 )
+from ..charts import titles
 from ..tokens import Word
 from ..trace import Trace
 from . import exports, figures, runs
@@ -44,8 +47,9 @@ LONGEST = 64
 """Words of either text that are drawn."""
 ROWS = {"producing": "Row before the word", "produced": "Row of the word"}
 LARGEST, MUTUAL = "Each word's largest", "Mutual only"
-IMPORTS = ("from attnviz.analysis.alignment import alignment, cells, parse_links, read_pair, word_map, words_of",)
-COLUMNS = {LARGEST: "error rate", MUTUAL: "error rate, mutual"}
+IMPORTS = (
+    "from attnviz.analysis.alignment import alignment, by_rate, cells, parse_links, read_pair, word_map, words_of",
+)
 MOMENT = (
     "The decoder reads a word one row after it chose it: the row before a word produced it, in its own row it was just"
     " produced."
@@ -88,7 +92,7 @@ def draw(look: Look) -> None:
     with st.container(horizontal=True):
         moment = switch("Row", MOMENTS, "moment", words=ROWS.__getitem__, label_visibility="collapsed")
         which = switch("Links", [LARGEST, MUTUAL], "which", label_visibility="collapsed")
-    _head(look, pair, gold, moment, which)
+    _head(look, pair, links, gold, moment, which)
     if gold is not None:
         _every(look, pair, links, gold, moment, which)
 
@@ -127,29 +131,31 @@ def read(model: Any, tokenizer: Any, source: str, target: str, job: Job) -> Pair
         return Pair(*read_pair(own, tokenizer, source, target), target)
 
 
-def _head(look: Look, pair: Pair, gold: Gold | None, moment: str, which: str) -> None:
+def _head(look: Look, pair: Pair, links: str, gold: Gold | None, moment: str, which: str) -> None:
     """One head: matrix and links."""
     layer, head = look.head.layer, look.head.head
     maps = word_map(pair.trace, layer, pair.targets, pair.sources, moment)
     at = pair.trace.record(layer).head_numbers.index(head)
     table = cells(maps[at], gold, which == MUTUAL)
-    title, wide = f"Layer {layer}, head {head}", figures.wide(len(pair.sources))
-    matrix = partial(charts.alignment_matrix, table, pair.targets, pair.sources, title, width=wide)
-    lines = partial(charts.alignment_links, table, pair.targets, pair.sources, title, width=330)
+    title = titles.head(layer, head)
+    matrix = partial(charts.alignment_matrix, table, pair.targets, pair.sources, title)
+    lines = partial(charts.alignment_links, table, pair.targets, pair.sources, title)
     left, right = st.columns([3, 2], gap="large")
     made = [*python(look, pair), f"weights = word_map(trace, {layer}, targets, sources, {moment!r})[{at}]"]
     made.append(f"table = cells(weights, {gold_line(gold)}, symmetric={which == MUTUAL})")
-    drawn = f"(table, targets, sources, {title!r}, width="
+    drawn = f"(table, targets, sources, {title!r})"
+    flags = (*_flags(links, moment, which), "--layer", str(layer), "--head", str(head))
     with left:
         st.caption(f"Dots: links of the head.{'' if gold is None else ' Frames: gold links, dashed: possible ones.'}")
-        figures.show(matrix(theme=figures.theme()))
-        code = written(IMPORTS, made, f"charts.alignment_matrix{drawn}{wide})", "alignment-matrix")
-        offer(Result("alignment-matrix", matrix, table, code))
+        figures.show(matrix(theme=figures.theme(), width=figures.wide(len(pair.sources))))
+        code = written(IMPORTS, made, f"charts.alignment_matrix{drawn}", "alignment-matrix")
+        offer(Result("alignment-matrix", matrix, table, code, _command(look, pair, flags, "alignment-matrix")))
     with right:
         st.caption("Lines: links of the head." + ("" if gold is None else " Bands: gold links, pale: possible ones."))
-        figures.show(lines(theme=figures.theme()))
-        code = written(IMPORTS, made, f"charts.alignment_links{drawn}330)", "alignment-links")
-        offer(Result("alignment-links", lines, table, code))
+        figures.show(lines(theme=figures.theme(), width=330))
+        code = written(IMPORTS, made, f"charts.alignment_links{drawn}", "alignment-links")
+        line = _command(look, pair, (*flags, "--view=links"), "alignment-links")
+        offer(Result("alignment-links", lines, table, code, line))
 
 
 def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: str) -> None:
@@ -158,23 +164,22 @@ def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: s
     table: pd.DataFrame = computed(
         key, lambda job: alignment(pair.trace, gold, pair.targets, pair.sources, moment=moment)
     )
-    heads = table[table["head"] >= 0].sort_values(COLUMNS[which], kind="stable", ignore_index=True)
+    heads, column = by_rate(table, which == MUTUAL)
     means = table[table["head"] < 0].drop(columns="head").reset_index(drop=True)
-    title = f"Alignment error rate of every head, {moment}"
-    wide = figures.wide_of(heads)
-    chart = partial(charts.score_grid, heads, COLUMNS[which], title, low_is_best=True, width=wide)
+    title = titles.alignment(moment)
+    chart = partial(charts.score_grid, heads, column, title, low_is_best=True)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        grid = figures.framed(chart(theme=figures.theme()), look.head)
+        grid = figures.framed(chart(theme=figures.theme(), width=figures.wide_of(heads)), look.head)
         figures.clickable(grid, "grid", select_head, ("layer", "head"))
         st.caption(LIMIT)
         made = [
             *python(look, pair),
             f"table = alignment(trace, {gold_line(gold)}, targets, sources, moment={moment!r})",
-            f'heads = table[table["head"] >= 0].sort_values({COLUMNS[which]!r}, kind="stable", ignore_index=True)',
+            f"heads, column = by_rate(table, mutual={which == MUTUAL})",
         ]
-        figure = f"charts.score_grid(heads, {COLUMNS[which]!r}, {title!r}, low_is_best=True, width={wide})"
-        line = _command(look, pair, links, moment)
+        figure = f"charts.score_grid(heads, column, {title!r}, low_is_best=True)"
+        line = _command(look, pair, _flags(links, moment, which), "alignment")
         offer(Result("alignment", chart, heads, written(IMPORTS, made, figure, "alignment"), line))
     with right:
         st.subheader("Best heads", anchor=False)
@@ -202,9 +207,15 @@ def python(look: Look, pair: Pair) -> list[str]:
     return [*exports.trace_lines(look), "targets, sources = words_of(trace)"]
 
 
-def _command(look: Look, pair: Pair, links: str, moment: str) -> str:
-    """The command line of the grid; "" where the command has no translation to read."""
-    if not pair.translation:
+def _flags(links: str, moment: str, which: str) -> tuple[str, ...]:
+    """What a command is asked."""
+    gold = (f"--gold={links}",) if links else ()
+    return (*gold, f"--moment={moment}", *(("--mutual",) if which == MUTUAL else ()))
+
+
+def _command(look: Look, pair: Pair, flags: Sequence[str], name: str) -> str:
+    """The command line of a figure; "" for later sequences of a batch, which it has no word for."""
+    if look.trace.batch:
         return ""
-    words = ("align", look.wanted.model, look.wanted.text, pair.translation, links, f"--moment={moment}")
-    return command(*words, "-o", "alignment.svg")
+    texts = [*exports.texts_of(look), *([pair.translation] if pair.translation else [])]
+    return command("align", exports.source_words(look)[0], *flags, "-o", f"{name}.svg", texts=texts)

@@ -290,8 +290,11 @@ def test_deps_needs_conllu(attnviz, tmp_path):
         (("coref", "minilm", "x.txt", "--layer", "1"), "one head is named by --layer and --head: give both"),
         (("deps", "minilm", "x.conllu", "--direction", "up"), "direction must be one of to head, to dependent, got"),
         (("deps", "minilm", "x.conllu", "--direction", "to head"), "--direction is about one relation or one head"),
-        (("align", "minilm", "a", "b", "0-0"), "minilm has no cross attention: give an encoder-decoder model"),
-        (("align", "minilm", "a", "b", "0+0"), "'0+0' is no link"),
+        (("align", "minilm", "a", "b", "--gold", "0-0"), "minilm has no cross attention"),
+        (("align", "minilm", "a", "--gold", "0-0"), "this trace has no cross attention"),
+        (("align", "minilm", "a", "b", "--gold", "0+0"), "'0+0' is no link"),
+        (("align", "minilm", "a", "b"), "heads are scored against gold links: give --gold, or --layer and --head"),
+        (("align", "minilm", "a", "--layer", 0, "--head", 0, "--view", "pie"), "--view must be one of matrix, links"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(attnviz, arguments, message):

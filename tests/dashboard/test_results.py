@@ -8,7 +8,8 @@ import json
 import shlex
 
 import pytest
-from dashboard.models import write_models, write_pair
+import torch
+from dashboard.models import cross_trace, write_models, write_pair
 
 from attnviz.cli.entry import run
 from attnviz.dashboard import results
@@ -37,6 +38,9 @@ OFFERED = [
     ("dependencies", {"relation": "det"}, ["dependency-arcs", "dependencies"]),
     ("alignment", {"model": "t5", "translation": "the cats sat", "gold": "1-1 0p0"}, [
         "alignment-matrix", "alignment-links", "alignment"]),
+    ("alignment", {"model": "t5", "translation": "the cats sat"}, ["alignment-matrix", "alignment-links"]),
+    ("alignment", {"model": "numbers.attn", "gold": "1-1 0p0", "which": "Mutual only", "moment": "Row of the word"}, [
+        "alignment-matrix", "alignment-links", "alignment"]),
     *(("walkthrough", {"topic": topic, "on": on}, names) for on in ("This head", "Toy example") for topic, names in (
         ("Scaling", ["scaling"] if on == "Toy example" else []),
         ("Gradients", ["gradients"]),
@@ -51,10 +55,12 @@ OFFERED = [
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Three tiny models, and the texts that the lines read."""
+    """Three tiny models, a saved trace, and the texts that the lines read."""
     found = tmp_path_factory.mktemp("offered")
     write_models(found)
     write_pair(found)
+    weights = torch.rand((2, 3, 3, 3), generator=torch.Generator().manual_seed(0)).softmax(-1)
+    cross_trace(weights, ("seven", "hundred", "two"), ("7", "0", "2")).save(found / "numbers.attn")
     (found / "texts.txt").write_text(MARKED)
     (found / "sentences.conllu").write_text(
         "\n".join("\t".join(line.split()) for line in SENTENCES.splitlines()) + "\n"
