@@ -25,7 +25,11 @@ def export(
     text: Text = None,
     file: File = None,
     view: Annotated[
-        str, typer.Option(help="heatmap, heads, entropy, links, thumbnails, scaling, map or lines.")
+        str,
+        typer.Option(
+            help="heatmap, heads, entropy, links, thumbnails, map or lines; of the walkthrough scaling, gradients,"
+            " mask, one-or-many or cost."
+        ),
     ] = "heatmap",
     layer: Layer = None,
     head: Head = None,
@@ -59,6 +63,9 @@ def export(
     count: Annotated[
         int | None, typer.Option(min=1, help="How many links the view links shows.", show_default="40")
     ] = None,
+    query: Annotated[
+        int | None, typer.Option(min=0, help="Position that the view gradients is of.", show_default="the last word")
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")
     ] = None,
@@ -91,6 +98,7 @@ def export(
         "special": special,
         "region": None if region is None else _region(region),
         "count": count,
+        "query": query,
     }
     check_options(view, **options)
     theme_named(theme)

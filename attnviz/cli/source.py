@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..tokens import Cut
     from ..trace import Trace
 
-Model = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file, hub id, or a trace file (.attn).")]
+Model = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file, hub id, a trace file (.attn), or toy.")]
 Text = Annotated[str | None, typer.Argument(help="The text; - reads it from standard input.", show_default=False)]
 File = Annotated[Path | None, typer.Option(help="Read the text from a file (UTF-8).", show_default=False)]
 Layer = Annotated[int | None, typer.Option(min=0, help="Layer, counted from 0.", show_default=False)]
@@ -28,15 +28,29 @@ Kind = Annotated[
     str | None, typer.Option(help="encoder, decoder or cross, for models that have them.", show_default=False)
 ]
 
+TOY = "toy"
+"""The example of the walkthrough, in place of a model."""
+
 
 def trace_of(model: str, text: str | None, file: Path | None, kind: str | None, keep: str = "qk") -> Trace:
     """The trace of a file, or of one pass of a model over the text, keeping what `record` calls `keep`."""
-    trace = _saved(model, text, file) if model.endswith(".attn") else _recorded(model, text_of(text, file), keep)
+    if model == TOY:
+        trace = _toy(text, file)
+    else:
+        trace = _saved(model, text, file) if model.endswith(".attn") else _recorded(model, text_of(text, file), keep)
     if kind is not None:
         return trace.only(kind)
     if len(trace.kinds) > 1:
         raise UsageError(f"this model has several kinds of attention: give --kind {', '.join(trace.kinds)}")
     return trace
+
+
+def _toy(text: str | None, file: Path | None) -> Trace:
+    from ..export.lessons import toy
+
+    if text is not None or file is not None:
+        raise UsageError(f"{TOY} is an example that brings its own text: leave out the text")
+    return toy()
 
 
 def _saved(path: str, text: str | None, file: Path | None) -> Trace:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from ..export import FORMATS, Figure, Look, figure, render
 from ..export.data import CELLS
+from ..export.lessons import toy
 from ..head import Head
 from . import lines
 
@@ -97,6 +98,8 @@ def python_lines(look: sidebar.Look, view: str, options: dict[str, Any]) -> str:
 def trace_lines(look: sidebar.Look) -> list[str]:
     """The lines of Python that make the trace."""
     wanted = look.wanted
+    if look.trace is toy():
+        return ["from attnviz.export.lessons import toy", "trace = toy()"]
     part = f".only({look.kind!r})" if len(look.whole.kinds) > 1 else ""
     part += f".sequence({look.trace.batch})" if look.trace.batch else ""
     if wanted.saved:
@@ -129,8 +132,8 @@ def source_words(look: sidebar.Look) -> list[str]:
 
 
 def texts_of(look: sidebar.Look) -> list[str]:
-    """The text a command reads; a saved trace brings its own."""
-    return [] if look.wanted.saved else [look.wanted.text]
+    """The text a command reads; a saved trace and the toy bring their own."""
+    return [look.wanted.text] if look.wanted.text else []
 
 
 def _ending(view: str) -> str:

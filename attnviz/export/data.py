@@ -7,6 +7,7 @@ JSON and empty in CSV.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -163,6 +164,11 @@ def scaling(head: Head) -> dict[str, Any]:
 def scaling_table(head: Head) -> pd.DataFrame:
     """One row per query and visible key."""
     return scores_of(head, None).cells.rename(columns=_NAMES)
+
+
+def as_records(name: str, table: Callable[..., pd.DataFrame]) -> Callable[..., dict[str, Any]]:
+    """The document of a view whose numbers are a table: its rows as records under that name."""
+    return lambda *given, **choice: {name: records(table(*given, **choice))}
 
 
 def _nested(values: Tensor) -> list[list[float | None]]:

@@ -13,7 +13,7 @@ from ..tokens import Cut
 from ..trace import Trace
 from ..variants import by_words, share_kept, without_special
 from ..viewer import map_page
-from . import data
+from . import data, lessons
 from .lines import lines_page
 
 if TYPE_CHECKING:
@@ -43,6 +43,15 @@ VIEWS = {
     "thumbnails": View("trace", charts.thumbnails, data.thumbnails, data.thumbnails_table),
     "scaling": View("head", charts.scaling, data.scaling, data.scaling_table),
     "map": View("head", charts.heatmap, data.heatmap, data.heatmap_table, map_page),
+    "gradients": View(
+        "head",
+        lessons.gradients_chart,
+        data.as_records("divisors", lessons.gradients_table),
+        lessons.gradients_table,
+    ),
+    "mask": View("head", lessons.mask_chart, data.as_records("cells", lessons.mask_table), lessons.mask_table),
+    "one-or-many": View("head", lessons.many_chart, data.as_records("heads", lessons.one_or_many), lessons.one_or_many),
+    "cost": View("head", lessons.cost_chart, data.as_records("lengths", lessons.costs), lessons.costs),
     "lines": View("trace", None, None, None, lines_page),
 }
 """The views by name."""
@@ -104,6 +113,7 @@ def figure(
     special: str = "shown",
     region: tuple[int, int] | None = None,
     count: int | None = None,
+    query: int | None = None,
     table: pd.DataFrame | None = None,
 ) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
@@ -112,13 +122,15 @@ def figure(
     coloured by; shared gives all `thumbnails` one scale of colours; normalised divides `entropy` by the most there
     could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps. The
     html of a `map` holds 1,024 queries and keys at full resolution, from the row and column that region names, and
-    coarser levels of all others. count is how many `links` there are (40), table stands in for `trace.heads()` in
+    coarser levels of all others. count is how many `links` there are (40), query is the position that `gradients` are
+    of (the last that is no special token), table stands in for `trace.heads()` in
     `heads`, with further columns.
     """
     check_view(view)
     asked = {"column": column, "shared": shared, "normalised": normalised, "words": words, "special": special}
-    choice = {name: value for name, value in (("count", count), ("table", table)) if value is not None}
-    check_options(view, **asked, region=region, count=count)
+    choice = {"count": count, "query": query, "table": table}
+    choice = {name: value for name, value in choice.items() if value is not None}
+    check_options(view, **asked, region=region, count=count, query=query)
     if table is not None and view != "heads":
         raise UsageError(f"table is for the view heads, not for {view}")
     options = {
@@ -152,6 +164,7 @@ OPTIONS = {
     "special": ("heatmap", "map"),
     "region": ("map",),
     "count": ("links",),
+    "query": ("gradients",),
 }
 """The views that an option is for."""
 
@@ -161,7 +174,7 @@ def check_options(view: str, **options: Any) -> None:
     if options.get("special") not in (None, *SPECIAL):
         raise UsageError(f"special must be one of {', '.join(SPECIAL)}, got {options['special']!r}")
     for name, value in options.items():
-        if value not in (None, False, "shown") and view not in OPTIONS[name]:
+        if not (value is None or value is False or value == "shown") and view not in OPTIONS[name]:
             raise UsageError(f"{name} is for the view {' or '.join(OPTIONS[name])}, not for {view}")
 
 

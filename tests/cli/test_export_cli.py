@@ -146,7 +146,8 @@ BAD = [
     (
         [TEXT, "-o", "x.svg", "--view", "pie"],
         2,
-        "view must be one of heatmap, heads, entropy, links, thumbnails, scaling, map, lines, got 'pie'",
+        "view must be one of heatmap, heads, entropy, links, thumbnails, scaling, map, gradients, mask, "
+        "one-or-many, cost, lines, got 'pie'",
     ),
     (
         [TEXT, "-o", "x.svg", "--view", "heads", "--layer", "1"],

@@ -12,6 +12,7 @@ from attnviz.cli.entry import run
 from attnviz.dashboard import exports
 from attnviz.dashboard.runs import Wanted
 from attnviz.dashboard.sidebar import Look
+from attnviz.dashboard.walkthrough import at_toy
 from attnviz.export import render
 
 TEXT = 'The bank\'s "river" $HOME `x`\nwas muddy'
@@ -26,6 +27,10 @@ OFFERED = [
     ("links", {"layer": 1, "head": 2, "count": 3}),
     ("heatmap", {"layer": 1, "head": 2}),
     ("scaling", {"layer": 1, "head": 2}),
+    ("gradients", {"layer": 1, "head": 2, "query": 0}),
+    ("mask", {"layer": 1, "head": 2}),
+    ("one-or-many", {"layer": 1, "head": 2}),
+    ("cost", {"layer": 1, "head": 2}),
     ("map", {"layer": 0, "head": 1}),
     ("map", {"layer": 0, "head": 1, "words": True}),
 ]
@@ -70,6 +75,19 @@ def test_both_lines_write_the_figure_that_is_offered(look, view, options, tmp_pa
     (tmp_path / name).unlink()
     assert run(shlex.split(exports.command(look, view, options))[1:]) == 0, capsys.readouterr().err
     assert (tmp_path / name).read_bytes() == wanted
+
+
+@pytest.mark.parametrize("view", ["scaling", "gradients", "mask", "one-or-many", "cost"])
+def test_both_lines_write_the_figures_of_the_toy(view, trace, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    look = at_toy(look_at(trace, Wanted("minilm", TEXT)))
+    options = {"layer": 0, "head": 0, **({"query": 1} if view == "gradients" else {})}
+    wanted = render(exports.shown(look, view, options), "svg")
+    exec(compile(exports.python_lines(look, view, options), "lines", "exec"), {})
+    assert (tmp_path / f"{view}.svg").read_bytes() == wanted
+    (tmp_path / f"{view}.svg").unlink()
+    assert run(shlex.split(exports.command(look, view, options))[1:]) == 0, capsys.readouterr().err
+    assert (tmp_path / f"{view}.svg").read_bytes() == wanted
 
 
 def test_kinds_and_sequences_stand_in_the_lines():

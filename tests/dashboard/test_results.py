@@ -41,14 +41,8 @@ OFFERED = [
     ("alignment", {"model": "t5", "translation": "the cats sat"}, ["alignment-matrix", "alignment-links"]),
     ("alignment", {"model": "numbers.attn", "gold": "1-1 0p0", "which": "Mutual only", "moment": "Row of the word"}, [
         "alignment-matrix", "alignment-links", "alignment"]),
-    *(("walkthrough", {"topic": topic, "on": on}, names) for on in ("This head", "Toy example") for topic, names in (
-        ("Scaling", ["scaling"] if on == "Toy example" else []),
-        ("Gradients", ["gradients"]),
-        ("Mask", ["mask"]),
-        ("Order", ["order-with-positions", "order-without-positions"]),
-        ("Heads", ["one-or-many"]),
-        ("Cost", ["cost"]),
-    )),
+    *(("walkthrough", {"topic": "Order", "on": on}, ["order-with-positions", "order-without-positions"])
+      for on in ("This head", "Toy example")),
 ]  # fmt: skip
 """Page, what its address says, and what it offers; figures of `attnviz.export.figure` have a test of their own."""
 

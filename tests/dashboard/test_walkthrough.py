@@ -13,21 +13,22 @@ from attnviz.dashboard.jobs import Job
 from attnviz.dashboard.runs import Wanted
 from attnviz.dashboard.walkthrough import TOPICS
 from attnviz.errors import UsageError
+from attnviz.export import lessons as views
 
 TEXT = "the cat sat . the cats sat ."
 
 
 def test_the_toy_is_what_softmax_of_its_products_gives():
-    head = lessons.toy()[0, 0]
+    head = views.toy()[0, 0]
     query, key = head.view.view.query[0, 0].double(), head.view.view.key[0, 0].double()
     expected = torch.softmax(query @ key.T / math.sqrt(4), -1)
     assert torch.allclose(head.weights().double(), expected, atol=1e-6)
-    assert [token.label for token in head.rows] == list(lessons.TOY)
+    assert [token.label for token in head.rows] == list(views.TOY)
 
 
 def test_gradients_vanish_without_division():
     trace = make_trace()
-    table, divisor = lessons.gradients(trace[0, 0], 2)
+    table, divisor = views.gradients(trace[0, 0], 2)
     assert divisor == pytest.approx(math.sqrt(8))
     weights = trace[0, 0].weights()[2].double()
     jacobian = torch.diag(weights) - torch.outer(weights, weights)
@@ -39,7 +40,7 @@ def test_gradients_vanish_without_division():
 
 def test_a_mask_keeps_ratios_and_gives_the_causal_map():
     free, causal = make_trace(), make_trace(causal=True)
-    found = lessons.masked(free[1, 2])
+    found = views.masked(free[1, 2])
     assert found.change < 1e-9
     assert torch.allclose(found.without.weights(), free[1, 2].weights(), atol=1e-6)
     assert torch.allclose(found.with_mask.weights(), causal[1, 2].weights(), atol=1e-6)
@@ -47,7 +48,7 @@ def test_a_mask_keeps_ratios_and_gives_the_causal_map():
 
 def test_long_texts_are_cut():
     trace = make_trace([f"w{n}" for n in range(100)], 1, 1)
-    assert lessons.masked(trace[0, 0]).without.shape == (lessons.LONGEST, lessons.LONGEST)
+    assert views.masked(trace[0, 0]).without.shape == (views.LONGEST, views.LONGEST)
 
 
 @pytest.mark.parametrize("head", [0, 1])
@@ -82,7 +83,7 @@ def test_an_order_is_the_same_every_time_and_keeps_what_is_fixed():
 
 def test_one_head_for_many():
     trace = make_trace(heads=3)
-    table = lessons.one_or_many(trace, 1)
+    table = views.one_or_many(trace[1, 0])
     entropies = [trace[1, head].entropy.mean().item() for head in range(3)]
     assert table[table["head"] >= 0]["entropy"].tolist() == pytest.approx(entropies, abs=1e-5)
     assert len(table[table["head"] < 0]) == 1
@@ -92,7 +93,7 @@ def test_a_trace_of_weights_alone_is_refused():
     from traces import trace_of
 
     trace = trace_of([[[[1.0, 0.0], [0.5, 0.5]]]])
-    for lesson in (lambda: lessons.masked(trace[0, 0]), lambda: lessons.one_or_many(trace, 0)):
+    for lesson in (lambda: views.masked(trace[0, 0]), lambda: views.one_or_many(trace[0, 0])):
         with pytest.raises(UsageError, match=r"^this needs query and key: of layer 0 only the weights were recorded$"):
             lesson()
 
@@ -114,12 +115,12 @@ def test_the_cost_of_a_long_map_is_told(visit):
 
 
 def test_figures_carry_the_tables():
-    table, divisor = lessons.gradients(make_trace()[0, 0], 1)
+    table, divisor = views.gradients(make_trace()[0, 0], 1)
     spec = charts.gradients(table, divisor).to_dict()
     assert [len(panel["layer"]) for panel in spec["vconcat"]] == [2, 2]
     from attnviz.analysis.sparsity import cost_table
 
     rows = [row for data in charts.cost(cost_table([1024, 2048])).to_dict()["datasets"].values() for row in data]
     assert {row["bytes"] for row in rows if row["what"] == "map in bytes"} == {4 * 1024**2, 4 * 2048**2}
-    many = charts.heads_and_one(lessons.one_or_many(make_trace(), 0)).to_dict()
+    many = charts.heads_and_one(views.one_or_many(make_trace()[0, 0])).to_dict()
     assert many["title"]["text"] == "3 heads, and one in their place"

@@ -48,6 +48,11 @@ def test_a_table_stands_in_for_that_of_the_heads():
         figure(make_trace(), "links", table=table)
 
 
+def test_the_toy_brings_its_own_text(capsys):
+    assert run(["export", "toy", "a text", "--view", "mask", "-o", "x.svg"]) == 2
+    assert "toy is an example that brings its own text: leave out the text" in capsys.readouterr().err
+
+
 def test_a_saved_trace_has_no_model_for_repeated_tokens(capsys):
     assert run(["export", "run.attn", "--view", "heads", "--column", "duplicate", "-o", "x.svg"]) == 2
     assert "duplicate runs the model on other texts: name the model in place of the trace" in capsys.readouterr().err
@@ -103,6 +108,7 @@ def test_a_region_that_is_none(capsys):
         ("scaling", {"special": "hidden"}, "special is for the view heatmap or map, not for scaling"),
         ("heatmap", {"region": (1, 2)}, "region is for the view map, not for heatmap"),
         ("heatmap", {"count": "9"}, "count is for the view links, not for heatmap"),
+        ("scaling", {"query": "0"}, "query is for the view gradients, not for scaling"),
         ("map", {"special": "gone"}, "special must be one of shown, hidden, renormalised, got 'gone'"),
     ],
 )

@@ -92,7 +92,9 @@ def test_pdf_looks_like_the_png(trace, view, tmp_path):
     subprocess.run(["pdftoppm", "-r", "96", "-png", "-singlefile", tmp_path / "a.pdf", tmp_path / "a"], check=True)
     drawn = Image.open(tmp_path / "a.png").convert("RGB")
     expected = Image.open(BytesIO(render(figure(trace, view), "png", Look(dpi=96)))).convert("RGB").resize(drawn.size)
-    likeness = np.corrcoef(np.asarray(drawn, float).ravel(), np.asarray(expected, float).ravel())[0, 1]
+    # thin lines are smoothed in other ways: at half the size that counts less than where they run
+    half = [np.asarray(picture.reduce(2), float).ravel() for picture in (drawn, expected)]
+    likeness = np.corrcoef(*half)[0, 1]
     assert likeness > 0.95
 
 
@@ -211,9 +213,11 @@ def test_csv_and_json_of_every_view_agree(trace, view):
     elif view == "thumbnails":
         assert table["mean"].tolist() == [mean for each in found["maps"] for row in each["means"] for mean in row]
     else:
-        records = found[{"heads": "heads", "entropy": "heads", "links": "links", "scaling": "scores"}[view]]
-        for name in ("layer", "head", "entropy", "row", "column", "weight", "raw", "own"):
-            if name in records[0]:
+        named = {"entropy": "heads", "scaling": "scores", "gradients": "divisors", "mask": "cells"}
+        named |= {"one-or-many": "heads", "cost": "lengths"}
+        records = found[named.get(view, view)]
+        for name in set(records[0]) & set(table):
+            if isinstance(records[0][name], int | float):
                 assert table[name].tolist() == pytest.approx([record[name] for record in records])
 
 
