@@ -30,12 +30,15 @@ FLOW_LIMIT = 128
 
 @dataclass(frozen=True)
 class Flow(Tabular):
-    """What each token contributes to (or takes from) one token: scores [N], and the tokens they belong to."""
+    """What each token contributes to (or takes from) one token: scores [N], and the tokens they belong to.
+
+    token is None for the mean of all tokens that are asked about.
+    """
 
     scores: Tensor
     tokens: tuple[Token, ...]
     method: str
-    token: int
+    token: int | None
 
     def table(self) -> pd.DataFrame:
         """One row per token, strongest first."""

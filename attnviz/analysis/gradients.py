@@ -68,22 +68,36 @@ class Gradients:
         pulled = self.trace[layer, head].view.pull(gradient)
         return (pulled * self._values(layer, head)).sum(-1)[0, 0]
 
-    def relevance(self, token: int = -1, layers: Sequence[int] | None = None) -> Flow:
-        """What the top state at `token` owes to each input token: one row of Chefer et al.'s relevance matrix.
+    def reads(self) -> Tensor:
+        """[M] bool: the positions whose top state the measure depends on, as the last layer's gradient shows."""
+        return self.gradients[max(self.gradients)][0].ne(0).any(-1).any(0)
 
-        R = R + mean over heads of the positive part of (gradient x attention) @ R, from the identity, layer by layer;
-        one row is pulled down band by band, so memory is O(N) beside one band.
+    def relevance(self, token: int | None = None, layers: Sequence[int] | None = None) -> Flow:
+        """What the top states that the measure reads owe to each input token, from Chefer et al.'s relevance matrix R.
+
+        R = R + mean over heads of the positive part of (gradient x attention) @ R, from the identity, layer by layer.
+        The scores are row `token` of R; without one the mean of the rows that the measure reads: all of them for a mean
+        of states, the last for the logits of the next token, [CLS] for what a pooler makes of it. What is sought of R
+        is pulled down band by band, so memory is O(N) beside one band. Raises UsageError where no row is read.
         """
         for layer in self.trace.layers if layers is None else layers:
             queries, keys = self.trace.view(layer).shape[2:]
             if queries != keys:
                 raise UsageError(f"relevance needs as many queries as keys, layer {layer} has {queries} and {keys}")
-        place = place_of(self.trace, token)
-        vector = torch.zeros(len(self.trace.tokens))
-        vector[place] = 1.0
+        place = None if token is None else place_of(self.trace, token)
+        vector = self._asked(place)
         for layer in reversed(self.trace.layers if layers is None else layers):
             vector = vector + self._pulled(layer, vector)
         return Flow(vector, self.trace.tokens, "relevance", place)
+
+    def _asked(self, place: int | None) -> Tensor:
+        """[N]: the share that each row of R has in what is asked for."""
+        if place is not None:
+            return torch.zeros(len(self.trace.tokens)).index_fill(0, torch.tensor([place]), 1.0)
+        read = self.reads()
+        if not read.any():
+            raise UsageError("relevance needs a measure that the last layer changes, its gradient is 0: give the token")
+        return (read / read.sum()).float().cpu()
 
     def _pulled(self, layer: int, vector: Tensor) -> Tensor:
         """mean over heads of max(gradient x attention, 0).T @ vector, looking only at rows that the vector touches."""

@@ -42,7 +42,10 @@ def attribute(
     layer: Layer = None,
     kind: Kind = None,
     token: Annotated[
-        int | None, typer.Option(help="Position whose last state relevance explains.", show_default="the last")
+        int | None,
+        typer.Option(
+            help="Position whose last state relevance explains.", show_default="those that the number is read from"
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="The most steps of a path, where a method follows one.")] = 1600,
     top: Top = 20,
@@ -61,9 +64,7 @@ def attribute(
     words = text_of(text, file)
     case = _case(model, words, target, with_text)
     with counted(f"Computing {method}") as progress:
-        found = METHODS[method](
-            Asked(case, words, target, layer, kind, -1 if token is None else token, steps, progress)
-        )
+        found = METHODS[method](Asked(case, words, target, layer, kind, token, steps, progress))
     tell(found.table, as_json=as_json, top=top, path=output, chart=found.chart, about=found.about)
 
 

@@ -19,14 +19,14 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class Asked:
     """What a method is asked about: layer None for all of them, kind of attention where there are several, the token
-    whose state is explained, and the most steps of a path."""
+    whose state is explained (None: those that the number reads), and the most steps of a path."""
 
     case: Case
     text: str
     target: str | None
     layer: int | None
     kind: str | None
-    token: int
+    token: int | None
     most: int
     progress: Progress
 

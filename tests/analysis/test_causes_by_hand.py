@@ -15,6 +15,7 @@ import torch
 from attnviz.analysis.ablation import ablate, ablate_each, knock_out
 from attnviz.analysis.attention_paths import integrated_attention
 from attnviz.analysis.gradients import gradients
+from attnviz.errors import UsageError
 
 EMBEDDINGS = torch.tensor([[1.0, 1, 1, 1], [1, -1, 1, -1], [-1, -1, 1, 1]])
 INPUTS = {"input_ids": torch.tensor([[0, 1, 2]])}
@@ -87,6 +88,23 @@ def test_relevance_of_the_last_token(model):
     """Head 0 adds 1 at key 0, head 1 adds 7/3, -1/3 and 7/3: half of what is positive, and the token itself."""
     scores = gradients(model, INPUTS, measure).relevance(2).scores
     assert scores.tolist() == near([(1 + 7 / 3) / 2, 0, 1 + 7 / 6])
+
+
+def test_relevance_is_the_mean_of_the_rows_that_the_measure_reads(model):
+    """Of the mean of tokens 1 and 2 the gradient is w/2 at both. Token 1: head 0 adds 3/4 and -1/4, head 1 adds 7/4
+    and -1/4, half of what is positive is 5/4 at key 0. Token 2: half of above. Token 0 is not read."""
+
+    def mean(output):
+        return output.last_hidden_state[0, 1:].mean(0) @ torch.tensor([1.0, 2, 3, 4])
+
+    found = gradients(model, INPUTS, mean)
+    assert found.reads().tolist() == [False, True, True]
+    assert found.relevance().scores.tolist() == near([(5 / 4 + 5 / 6) / 2, 1 / 2, (1 + 7 / 12) / 2])
+    assert found.relevance().token is None
+    last = gradients(model, INPUTS, measure)
+    assert last.relevance().scores.tolist() == last.relevance(2).scores.tolist()
+    with pytest.raises(UsageError, match="relevance needs a measure that the last layer changes, its gradient is 0"):
+        gradients(model, INPUTS, lambda output: output.last_hidden_state.sum() * 0).relevance()
 
 
 def test_integrated_gradients_of_a_linear_measure_are_what_heads_add(model):

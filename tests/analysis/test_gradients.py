@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from attnviz.analysis import measures
+from attnviz.analysis.cases import alone, case
 from attnviz.analysis.gradients import gradients
 from attnviz.errors import UsageError
 from attnviz.models import load_model
@@ -70,6 +71,16 @@ def test_relevance_equals_the_dense_recursion(both):
         relevance = relevance + (weights[layer] * given[layer]).clamp(min=0).mean(0) @ relevance
     for token in (-1, 3):
         assert torch.allclose(found.relevance(token).scores, relevance[token], atol=1e-3)
+
+
+def test_relevance_of_a_sentence_embedding_is_that_of_all_its_rows(minilm):
+    """An encoder's similarity reads the mean of all states, so no single token may hold all the relevance."""
+    model, tokenizer = minilm
+    one = alone(case(model, tokenizer, "The capital of France is", second="Paris is a city"))
+    found = gradients(model, one.inputs, one.measure, tokenizer=tokenizer)
+    rows = torch.stack([found.relevance(token).scores for token in range(7)])
+    assert torch.allclose(found.relevance().scores, rows.mean(0), atol=1e-6)
+    assert found.relevance().scores.max() < 0.5
 
 
 def test_padding_is_refused(minilm):
