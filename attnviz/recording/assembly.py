@@ -92,6 +92,8 @@ def _record(calls: Calls, layer: int, numbers: tuple[int, ...] | None, chosen: C
 
 def _notes(recorder: Recorder) -> list[str]:
     notes = []
-    if recorder.replaced:
-        notes.append(f"{recorder.replaced} earlier forward passes inside the block were replaced by the last one")
+    replaced = max(recorder.replaced.values(), default=0)
+    if replaced:
+        passes = "pass" if replaced == 1 else "passes"
+        notes.append(f"{replaced} earlier forward {passes} inside the block gave way to the last one")
     return notes

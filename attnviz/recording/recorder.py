@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -62,17 +64,19 @@ class Recorder:
         self.visits: dict[str, int] = {}
         self.caches: dict[int, list[Run]] = {}
         self.returned: Returned | None = None
-        self.replaced = 0
+        self.replaced: Counter[str] = Counter()
         self._waiting: list[tuple[nn.Module, Heard]] = []
         self._seen: set[tuple[type[nn.Module], tuple[str, ...]]] = set()
         self._latest: tuple[Place, View] | None = None
+        self._thread: int | None = None
 
     def begin(self, stack: str, start: int, count: int, ids: Tensor | None, mask: Tensor | None) -> None:
         """A stack begins a forward pass over tokens start to start + count; start 0 begins a new run."""
         self.settle()
+        self._thread = get_ident()
         run = self.runs.get(stack)
         if run is None or start == 0:
-            self.replaced += run is not None
+            self.replaced[stack] += run is not None
             self._forget(stack)
             run = self.runs[stack] = Run()
         run.add(start, count, ids, mask)
@@ -104,6 +108,10 @@ class Recorder:
 
     def add(self, module: nn.Module, heard: Heard) -> None:
         """Keep one attention call of the interface; single tokens wait, to be kept for all layers in one go."""
+        if self._thread not in (None, get_ident()):
+            raise RecordingError(
+                f"{type(module).__name__} was called from two threads at once while it was recorded: call it from one"
+            )
         self._waiting.append((module, heard))
         if heard.view.query.shape[2] > 1:
             self.settle()

@@ -16,6 +16,7 @@ from ..errors import RecordingError, UsageError
 from ..trace import Trace
 from .active import leave, listen
 from .assembly import finish
+from .claims import claimed
 from .generic import fill, generic, nothing_heard
 from .interface import NAME, switched
 from .modules import WINDOWS, Survey, inside, survey
@@ -50,7 +51,7 @@ def record(
 
     The model computes what it computed before, and is afterwards as it was, also after an exception. Calls that
     continue one another through a cache, as in `model.generate`, are one map; of several unrelated calls the trace
-    holds the last.
+    holds the last. While a model is recorded only one thread may use it.
 
     tokenizer or tokens (one label per position; {"encoder": ..., "decoder": ...} for both sides) name rows and
     columns; else they show ids or positions. keep is "qk" (queries, keys and statistics: every weight on demand),
@@ -150,7 +151,7 @@ def recording(model: nn.Module, recorder: Recorder) -> Iterator[None]:
     """Let a recorder hear a model; its trace is filled at the end."""
     found = survey(model)
     check(model, found, recorder.options)
-    with ExitStack() as exits:
+    with claimed(model), ExitStack() as exits:
         watch = Watch(model, recorder.options, recorder.store, not found.interface or bool(found.unknown))
         exits.enter_context(generic(watch))
         asked = {name: found.stacks[name] for name in found.by_hand}
@@ -167,15 +168,16 @@ def recording(model: nn.Module, recorder: Recorder) -> Iterator[None]:
             raise nothing_heard(watch)
         finish(recorder, found)
         fill(recorder.trace, watch, recorder.tokenizer, recorder.labels)
-        settle(recorder.trace, found)
+        settle(recorder.trace, found, watch)
 
 
-def settle(trace: Trace, found: Survey) -> None:
+def settle(trace: Trace, found: Survey, watch: Watch) -> None:
     """Take back what torch's functions showed of attention inside windows, and name a pooling head for what it is."""
     windows = [name for name, why in found.unknown.items() if why == WINDOWS]
     trace.records[:] = [record for record in trace.records if not any(inside(record.name, name) for name in windows)]
     trace.unrecorded += [name for name in windows if name not in trace.unrecorded]
-    trace.notes += [f"{name} was not recorded: it {found.unknown[name]}" for name in trace.unrecorded]
+    reasons = {name: found.unknown[name] if watch.ran(name) else "was not called" for name in trace.unrecorded}
+    trace.notes += [f"{name} was not recorded: it {reason}" for name, reason in reasons.items()]
     if found.places and "cross" not in {place.kind for place in found.attending}:
         _name_pooling(trace)
 

@@ -53,6 +53,10 @@ class Watch:
         """The innermost running module, or the model where none runs."""
         return self.frames[-1] if self.frames else Frame("", self.model)
 
+    def ran(self, name: str) -> bool:
+        """Whether a module was called in the last run."""
+        return self._visits[name] > 0
+
     def enter(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module begins to run."""
         if not name:

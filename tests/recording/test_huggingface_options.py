@@ -111,7 +111,7 @@ def test_of_several_passes_the_last_is_kept_within_the_budget():
         for shift in range(5):
             model(ids + shift)
     assert [token.id for token in trace.tokens] == (ids[0] + 4).tolist()
-    assert trace.notes == ["4 earlier forward passes inside the block were replaced by the last one"]
+    assert trace.notes == ["4 earlier forward passes inside the block gave way to the last one"]
 
 
 BAD = {
@@ -180,3 +180,13 @@ def test_a_differential_layer_has_branches_and_their_difference():
     factor = float(grown - shrunk) + module.lambda_init
     first, second = (trace[0, 1, branch].weights() for branch in ("first", "second"))
     assert torch.allclose(trace[0, 1].weights(), first - factor * second, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_model_and_the_stack_inside_it_count_one_pass():
+    from recording.test_huggingface_generation import generating
+
+    model = generating("llama")
+    with attnviz.record(model) as trace:
+        model.generate(inputs("llama")["input_ids"][:, :6], max_new_tokens=2, use_cache=False, do_sample=False)
+    assert trace.notes == ["1 earlier forward pass inside the block gave way to the last one"]

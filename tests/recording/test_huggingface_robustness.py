@@ -51,6 +51,49 @@ def test_nested_recorders_both_know_what_generate_returned():
     assert [token.id for token in outer.tokens] == pass_two[0, : len(outer.tokens)].tolist()
 
 
+def in_a_thread(work):
+    """What a function gives, or raises, in a thread of its own."""
+    found = []
+
+    def run():
+        try:
+            found.append(work())
+        except RecordingError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_a_model_is_recorded_in_one_thread_at_a_time(llama):
+    other = build("llama", seed=1)
+    other.config = llama.config
+    want = map_of(llama)
+    with torch.no_grad(), attnviz.record(llama) as trace:
+        refused = [in_a_thread(lambda model=model: map_of(model)) for model in (llama, other, llama.layers[0])]
+        llama(**inputs("llama"))
+    for error in refused:
+        assert "is being recorded in another thread, or shares modules or its configuration" in str(error)
+    assert torch.equal(whole(trace, 2), want)
+    assert llama.config._attn_implementation == "sdpa"
+    assert torch.equal(in_a_thread(lambda: map_of(llama)), want)
+
+
+@torch.no_grad()
+def test_a_call_from_another_thread_amid_a_recorded_one_is_refused(llama):
+    def intrude(*_):
+        handle.remove()
+        in_a_thread(lambda: llama(**inputs("llama")))
+
+    handle = llama.layers[1].register_forward_pre_hook(intrude)
+    with pytest.raises(RecordingError, match="LlamaAttention was called from two threads at once"):  # noqa: SIM117
+        with attnviz.record(llama):
+            llama(**inputs("llama"))
+    assert llama.config._attn_implementation == "sdpa"
+
+
 def test_two_threads_record_two_models():
     models = [build("llama", seed=seed) for seed in (0, 1)]
     alone = [map_of(model) for model in models]

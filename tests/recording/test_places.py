@@ -461,3 +461,19 @@ def test_models_that_cannot_be_heard_are_refused_before_they_run():
 def test_a_wrapper_for_one_device_works():
     trace = recorded(nn.DataParallel(stack()), randn(B, M, D))
     assert trace.records[0].name == "module.1.0"
+
+
+@torch.no_grad()
+def test_a_module_that_was_not_called_is_said_to_be_just_that():
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.idle = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+        def forward(self, x):
+            return self.used(x, x, x)[0]
+
+    model = Half()
+    with attnviz.record(model) as trace:
+        model(torch.randn(1, 5, 8))
+    assert trace.notes == ["idle was not recorded: it was not called"]
