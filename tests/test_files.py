@@ -2,6 +2,9 @@
 
 import errno
 import os
+import stat
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +64,34 @@ def test_places_that_cannot_be(tmp_path):
         check_place(tmp_path)
     with pytest.raises(UsageError, match=r"/no does not exist: create it first or choose another place$"):
         check_place(tmp_path / "no" / "a.svg")
+    with pytest.raises(UsageError, match=r"^- is no file: name one with an ending such as figure\.svg or table\.csv$"):
+        check_place(Path("-"))
+    (tmp_path / "lost").symlink_to(tmp_path / "no" / "a.svg")
+    with pytest.raises(UsageError, match=r"/no does not exist: create it first"):
+        check_place(tmp_path / "lost")
+
+
+def test_symbolic_links_are_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "a.svg", tmp_path / "link.svg"
+    link.symlink_to(target)
+    for content in (b"new", b"replaced"):
+        write(link, content)
+        assert link.is_symlink()
+        assert target.read_bytes() == content
+    assert list((tmp_path / "folder").iterdir()) == [target]
+
+
+def test_pipes_are_written_to_and_stay(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path / "link"):
+        if path != pipe:
+            path.symlink_to(pipe)
+        reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+        reader.start()
+        write(path, b"content" * 40_000)
+        reader.join(10)
+    assert read == [b"content" * 40_000] * 2
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert (tmp_path / "link").is_symlink()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UsageError
-from .results import Json, Output, Top, counted, tell
+from .results import Json, Output, TableOutput, Top, counted, tell
 from .source import File, Head, Kind, Layer, Model, Text, pair_of, text_of, trace_of
 from .source import repeated as repeated_tokens
 
@@ -92,7 +92,7 @@ def roles(
     ] = False,
     top: Annotated[int, typer.Option(min=1, help="Heads to print for each role.")] = 5,
     as_json: Json = False,
-    output: Output = None,
+    output: TableOutput = None,
 ) -> None:
     """Heads that do something recognisable, with score, threshold and source; a score is no proof of use."""
     from ..analysis.roles import has_offsets, positional
@@ -207,7 +207,7 @@ def sparsity(
     layer: Layer = None,
     head: Head = None,
     as_json: Json = False,
-    output: Output = None,
+    output: TableOutput = None,
 ) -> None:
     """What a head would lose under local, streaming, top-k, block or linear attention."""
     from ..analysis.sparsity import sparsity as sparsity_of

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import UsageError
 from . import output
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TABLES = ("csv", "json", "parquet")
+"""Formats that hold a table."""
 Json = Annotated[bool, typer.Option("--json", help="The whole table as JSON, for machines.")]
 Output = Annotated[
     Path | None,
@@ -23,6 +26,10 @@ Output = Annotated[
         help="Write the figure (svg, png, pdf, html) or table (csv, json, parquet).",
         show_default=False,
     ),
+]
+TableOutput = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write the table (csv, json, parquet).", show_default=False),
 ]
 Top = Annotated[int, typer.Option(min=1, help="Rows to print.")]
 
@@ -59,7 +66,9 @@ def write(table: pd.DataFrame, path: Path, chart: Callable[[], Any] | None) -> N
     from ..export import check_target, export
 
     kind = check_target(path, None)
-    export(table if chart is None or kind in ("csv", "json", "parquet") else chart(), path)
+    if chart is None and kind not in TABLES:
+        raise UsageError(f"this result is a table without a figure, so {kind} cannot hold it: choose csv, json or parquet")
+    export(table if chart is None or kind in TABLES else chart(), path)
 
 
 @contextmanager

@@ -46,6 +46,8 @@ def export(source: Any, path: str | Path, format: str | None = None, *, look: Lo
 
 def check_target(path: str | Path, format: str | None) -> str:
     """The format a file will have, or UsageError for one that is unknown or a place that cannot be written to."""
+    if str(path) == "-":
+        check_place(Path(path))
     kind = Path(path).suffix[1:].lower() if format is None else format.lower()
     if kind not in FORMATS:
         got = f"got {format!r}" if format is not None else f"the file is called {Path(path).name!r}"

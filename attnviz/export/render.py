@@ -109,6 +109,11 @@ def _spec(source: Any, look: Look) -> dict[str, Any]:
     """The Vega-Lite spec, themed unless the chart brings its own configuration."""
     import altair as alt
 
+    if not (isinstance(source, Figure | alt.TopLevelMixin)):
+        raise UsageError(
+            f"pictures and pages show a figure or a chart, got a {type(source).__name__}:"
+            " a table is written as csv, json or parquet"
+        )
     for folder in look.font_folders:
         use_folder(folder)
     chart = (

@@ -272,6 +272,50 @@ def test_deps_needs_conllu(attnviz, tmp_path):
     assert told == "error: no arc has the relation 'dobj': there are all, nsubj, obj\n"
 
 
+FIGURES = [
+    ("heads",),
+    ("heads", "--layer", 0, "--head", 1),
+    ("roles",),
+    ("rollout",),
+    ("compare", "--layer", 0, "--head", 1),
+    ("sparsity",),
+    ("align", "--layer", 0, "--head", 0),
+    ("export", "--view", "heatmap"),
+    ("export", "--view", "heads"),
+    ("export", "--view", "entropy"),
+    ("export", "--view", "links"),
+    ("export", "--view", "thumbnails"),
+    ("export", "--view", "scaling"),
+]
+
+
+@pytest.mark.parametrize("asked", FIGURES, ids=lambda asked: " ".join(map(str, asked)))
+def test_every_command_draws_its_figure_or_says_it_has_none(attnviz, asked, tmp_path, traced):
+    command, *options = asked
+    source = (traced, "--with", traced) if command == "compare" else (traced,)
+    path = tmp_path / "figure.svg"
+    if command in ("roles", "sparsity") or asked == ("heads", "--layer", 0, "--head", 1):
+        told = attnviz(command, *source, *options, "-o", path, code=2).err
+        assert told == (
+            "error: this result is a table without a figure, so svg cannot hold it: choose csv, json or parquet\n"
+        )
+        assert not path.exists()
+        attnviz(command, *source, *options, "-o", tmp_path / "table.csv")
+    elif command == "align":
+        assert "no cross attention" in attnviz(command, *source, *options, "-o", path, code=2).err
+    else:
+        attnviz(command, *source, *options, "-o", path)
+        assert path.read_text().startswith("<svg")
+
+
+@pytest.fixture
+def traced(minilm, tmp_path):
+    """A trace file, so that no model runs."""
+    path = tmp_path / "run.attn"
+    inspect(minilm, "The bank.", keep="qkv").save(path)
+    return path
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
