@@ -13,7 +13,7 @@ from .axis import TOKENS, fit, position_axis, position_scale
 from .grid import head_axis
 from .heatmap import heading
 from .labels import axis_text, parameters
-from .theme import AltairChart, Theme, theme_named, themed
+from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
     import altair as alt
@@ -45,7 +45,7 @@ def difference(
     rows, cols = one.shape
     step = fit(cols, _MARGIN, width, most=30, total=620)
     change = _change(one, other)
-    chart = _cells(change, one, other, step, _scale(top or change.abs().max().item(), theme)).properties(
+    chart = _cells(change, one, other, step, _scale(top or change.abs().max().item())).properties(
         title={
             "text": title or f"{_place(other).capitalize()} less {_place(one)}",
             "subtitle": _models(one, other),
@@ -70,7 +70,7 @@ def change_grid(
         .encode(
             x=alt.X("head:O", axis=head_axis("head", "top", step)),
             y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
-            color=alt.Color(f"{column}:Q", title=column, scale=_scale(float(table[column].abs().max()), theme)),
+            color=alt.Color(f"{column}:Q", title=column, scale=_scale(float(table[column].abs().max()))),
             tooltip=["layer:O", "head:O", alt.Tooltip(f"{column}:Q", format="+.4f")],
         )
         .properties(
@@ -129,12 +129,11 @@ def _cells(change: Tensor, one: Head, other: Head, step: float, scale: alt.Scale
     return marks.add_params(*parameters(rows, cols)) if max(one.shape) <= TOKENS else marks
 
 
-def _scale(top: float, theme: str | None) -> alt.Scale:
+def _scale(top: float) -> alt.Scale:
     import altair as alt
 
-    look: Theme = theme_named(theme or "screen")
     top = top or 1.0
-    return alt.Scale(domain=[-top, 0, top], range=[look.accent, look.masked, look.second], interpolate="rgb")
+    return alt.Scale(domain=[-top, 0, top], range="category", interpolate="rgb")
 
 
 def _place(head: Head) -> str:

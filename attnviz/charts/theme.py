@@ -84,7 +84,13 @@ def config(theme: Theme, colours: str = "cividis") -> dict[str, Any]:
         "font": FONT,
         "padding": 12,
         "view": {"stroke": theme.line, "strokeWidth": 1},
-        "range": {"heatmap": list(COLOURS[colours]), "ramp": list(COLOURS[colours]), "diverging": list(SIGNED)},
+        "range": {
+            "heatmap": list(COLOURS[colours]),
+            "ramp": list(COLOURS[colours]),
+            "diverging": list(SIGNED),
+            # of differences: less, equal, more
+            "category": [theme.accent, theme.masked, theme.second],
+        },
         "title": {
             "color": theme.text,
             "subtitleColor": theme.muted,

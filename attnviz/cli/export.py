@@ -6,12 +6,16 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import UsageError
-from .source import File, Head, Kind, Layer, Model, Text, cut_of, repeated, trace_of, working
+from .source import TOY, File, Head, Kind, Layer, Model, Text, cut_of, repeated, trace_of, working
+
+if TYPE_CHECKING:
+    from ..export.shuffling import Both
+    from ..trace import Trace
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +32,7 @@ def export(
         str,
         typer.Option(
             help="heatmap, heads, entropy, links, thumbnails, map or lines; of the walkthrough scaling, gradients,"
-            " mask, one-or-many or cost."
+            " mask, order, one-or-many or cost."
         ),
     ] = "heatmap",
     layer: Layer = None,
@@ -106,11 +110,14 @@ def export(
     if font is not None:
         check_family(font, folders)
     look = Look(theme, None if width is None else pixels(width), dpi, font, folders)
-    if column in PROBED and model.endswith(".attn"):
-        raise UsageError(f"{column} runs the model on other texts: name the model in place of the trace")
+    reads_more = view == "order" or column in PROBED
+    if reads_more and model.endswith(".attn"):
+        raise UsageError(f"{column or view} runs the model on other texts: name the model in place of the trace")
     trace = trace_of(model, text, file, kind)
     if column in PROBED:
         options["table"] = trace.heads().merge(repeated(model), on=["layer", "head"], how="left")
+    if view == "order":
+        options["shuffled"] = _shuffled(model, trace, layer, head)
     shown = figure(trace, view, layer, head, **options)
     with warnings.catch_warnings(record=True) as told, working(f"Drawing {view}"):
         warnings.simplefilter("always")
@@ -118,6 +125,17 @@ def export(
     for message in {str(warning.message): None for warning in told}:
         print("warning:", message, file=sys.stderr)
     print(printable(str(output)))
+
+
+def _shuffled(model: str, trace: Trace, layer: int | None, head: int | None) -> Both:
+    from ..export.shuffling import shuffled, shuffled_toy
+    from ..models import load_model
+
+    if model == TOY:
+        return shuffled_toy(head or 0)
+    place = (trace.layers[0] if layer is None else layer, head or 0)
+    with working("Shuffling tokens"):
+        return shuffled(*load_model(model), trace.text or "", place, model)
 
 
 def _region(text: str) -> tuple[int, int]:

@@ -9,19 +9,19 @@ import streamlit as st
 
 from .. import charts
 from ..charts import lessons as figures_of
-from ..export.lessons import cells, costs, gradients, masked, one_or_many, toy
-from . import exports, figures, lessons, lines
+from ..export.lessons import costs, gradients, masked, one_or_many, toy
+from ..export.shuffling import HOW, Both, order_chart, order_table, order_title, shuffled, shuffled_toy
+from . import exports, figures, lines
 from .causes import last_word
 from .controls import position, switch
+from .jobs import Job, watched
 from .network import computed, network
 from .results import Result, offer
-from .runs import Wanted
+from .runs import Wanted, twin
 from .sidebar import Look
 from .words import COST, GRADIENTS, HEADS, MASK, ORDER, SCALING
 
 TOY, REAL = "Toy example", "This head"
-IMPORTS = ("from attnviz.dashboard import lessons", "from attnviz.dashboard.jobs import Job")
-"""What the lines need that shuffle."""
 
 
 def draw(look: Look) -> None:
@@ -81,40 +81,45 @@ def _mask(look: Look) -> None:
 
 def _order(look: Look) -> None:
     st.markdown(ORDER)
-    both = [_shuffled(look, positions) for positions in (True, False)]
+    both = _shuffled(look)
     top = max(0.01, *(found.change for found in both))
-    for column, positions, found in zip(st.columns(2, gap="large"), (True, False), both, strict=True):
+    for column, how, found in zip(st.columns(2, gap="large"), HOW, both, strict=True):
         with column:
-            st.subheader(f"{'With' if positions else 'Without'} position information", anchor=False)
+            st.subheader(f"{how.capitalize()} position information", anchor=False)
             st.metric("Largest change of a weight", f"{found.change:.4f}", width="content")
-            chart = partial(charts.difference, found.before, found.after, "Shuffled less before", top)
-            name = f"order-{'with' if positions else 'without'}-positions"
-            drawn = f'charts.difference(found.before, found.after, "Shuffled less before", {top!r})'
-            figures.show(chart(theme=figures.theme(), width=460))
-            made = lines.written(IMPORTS, _shuffling(look, positions), drawn, name)
-            offer(Result(name, chart, cells(found.before, found.after), made))
+            title, theme = order_title(how), figures.theme()
+            figures.show(charts.difference(found.before, found.after, title, top, theme=theme, width=460))
+    chart, options = partial(order_chart, look.head, both), exports.place_of(look.head)
+    offer(Result("order", chart, order_table(look.head, both), python(look), exports.command(look, "order", options)))
 
 
-def _shuffling(look: Look, positions: bool) -> tuple[str, ...]:
+def python(look: Look) -> str:
     """The lines that shuffle."""
+    layer, head = look.head.layer, look.head.head
+    made = [*exports.trace_lines(look)]
     if look.trace is toy():
-        return (f"found = lessons.shuffled_toy({look.head.head}, {positions})",)
-    place = (look.head.layer, look.head.head)
-    return (
-        f"model, tokenizer = attnviz.load_model({look.wanted.model!r})",
-        f"wanted = lessons.Wanted({look.wanted.model!r}, {look.wanted.text!r})",
-        f'found = lessons.shuffled_model(model, tokenizer, wanted, {place}, {positions}, Job("order"))',
-    )
+        made.append(f"both = shuffled_toy({head})")
+    else:
+        made.append(f"model, tokenizer = attnviz.load_model({look.wanted.model!r})")
+        made.append(f"both = shuffled(model, tokenizer, trace.text, ({layer}, {head}), {look.wanted.model!r})")
+    imports = ("from attnviz.export import figure", "from attnviz.export.shuffling import shuffled, shuffled_toy")
+    return lines.written(imports, made, f'figure(trace, "order", {layer}, {head}, shuffled=both)', "order")
 
 
-def _shuffled(look: Look, positions: bool) -> lessons.Shuffled:
+def _shuffled(look: Look) -> Both:
     if look.trace is toy():
-        return lessons.shuffled_toy(look.head.head, positions)
+        return shuffled_toy(look.head.head)
     model, tokenizer = network(look.wanted)
     place = (look.head.layer, look.head.head)
-    work = partial(lessons.shuffled_model, model, tokenizer, look.wanted, place, positions)
-    found: lessons.Shuffled = computed((look.wanted, place, positions, "shuffled"), work)
+    found: Both = computed((look.wanted, place, "shuffled"), partial(_run, model, tokenizer, look.wanted, place))
     return found
+
+
+def _run(model: Any, tokenizer: Any, wanted: Wanted, place: tuple[int, int], job: Job) -> Both:
+    """The work of a job."""
+    own = twin(model)
+    with watched(own, job, "Reading the tokens"):
+        return shuffled(own, tokenizer, wanted.text, place, wanted.model)
 
 
 def _heads(look: Look) -> None:

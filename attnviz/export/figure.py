@@ -13,7 +13,7 @@ from ..tokens import Cut
 from ..trace import Trace
 from ..variants import by_words, share_kept, without_special
 from ..viewer import map_page
-from . import data, lessons
+from . import data, lessons, shuffling
 from .lines import lines_page
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ VIEWS = {
     ),
     "mask": View("head", lessons.mask_chart, data.as_records("cells", lessons.mask_table), lessons.mask_table),
     "one-or-many": View("head", lessons.many_chart, data.as_records("heads", lessons.one_or_many), lessons.one_or_many),
+    "order": View(
+        "head", shuffling.order_chart, data.as_records("cells", shuffling.order_table), shuffling.order_table
+    ),
     "cost": View("head", lessons.cost_chart, data.as_records("lengths", lessons.costs), lessons.costs),
     "lines": View("trace", None, None, None, lines_page),
 }
@@ -115,6 +118,7 @@ def figure(
     count: int | None = None,
     query: int | None = None,
     table: pd.DataFrame | None = None,
+    shuffled: shuffling.Both | None = None,
 ) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
@@ -124,15 +128,18 @@ def figure(
     html of a `map` holds 1,024 queries and keys at full resolution, from the row and column that region names, and
     coarser levels of all others. count is how many `links` there are (40), query is the position that `gradients` are
     of (the last that is no special token), table stands in for `trace.heads()` in
-    `heads`, with further columns.
+    `heads`, with further columns; shuffled is what `order` shows, from `attnviz.export.shuffling`.
     """
     check_view(view)
     asked = {"column": column, "shared": shared, "normalised": normalised, "words": words, "special": special}
-    choice = {"count": count, "query": query, "table": table}
+    choice = {"count": count, "query": query, "table": table, "shuffled": shuffled}
     choice = {name: value for name, value in choice.items() if value is not None}
     check_options(view, **asked, region=region, count=count, query=query)
-    if table is not None and view != "heads":
-        raise UsageError(f"table is for the view heads, not for {view}")
+    for name, value, of in (("table", table, "heads"), ("shuffled", shuffled, "order")):
+        if value is not None and view != of:
+            raise UsageError(f"{name} is for the view {of}, not for {view}")
+    if view == "order" and shuffled is None:
+        raise UsageError("the view order runs the model again: give what attnviz.export.shuffling finds as shuffled=")
     options = {
         name: value for name, value in (("column", column), ("shared", shared), ("normalised", normalised)) if value
     }

@@ -30,10 +30,13 @@ def test_long_maps_are_compared_by_block_means():
 
 
 def test_zero_has_the_middle_colour():
-    scale = difference(*(make_trace()[0, head] for head in (0, 1))).to_dict()["encoding"]["color"]["scale"]
+    spec = difference(*(make_trace()[0, head] for head in (0, 1)), theme="dark").to_dict()
+    scale = spec["encoding"]["color"]["scale"]
     assert scale["domain"][1] == 0
     assert scale["domain"][0] == -scale["domain"][2]
-    assert scale["range"] == [getattr(THEMES["screen"], name) for name in ("accent", "masked", "second")]
+    assert spec["config"]["range"][scale["range"]] == [
+        getattr(THEMES["dark"], name) for name in ("accent", "masked", "second")
+    ]
 
 
 def test_maps_of_different_sizes_are_refused():

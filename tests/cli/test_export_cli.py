@@ -147,7 +147,7 @@ BAD = [
         [TEXT, "-o", "x.svg", "--view", "pie"],
         2,
         "view must be one of heatmap, heads, entropy, links, thumbnails, scaling, map, gradients, mask, "
-        "one-or-many, cost, lines, got 'pie'",
+        "one-or-many, order, cost, lines, got 'pie'",
     ),
     (
         [TEXT, "-o", "x.svg", "--view", "heads", "--layer", "1"],

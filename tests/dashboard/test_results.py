@@ -42,7 +42,7 @@ OFFERED = [
     ("alignment", {"model": "t5", "translation": "the cats sat"}, ["alignment-matrix", "alignment-links"]),
     ("alignment", {"model": "numbers.attn", "gold": "1-1 0p0", "which": "Mutual only", "moment": "Row of the word"}, [
         "alignment-matrix", "alignment-links", "alignment"]),
-    *(("walkthrough", {"topic": "Order", "on": on}, ["order-with-positions", "order-without-positions"])
+    *(("walkthrough", {"topic": "Order", "on": on}, ["order"])
       for on in ("This head", "Toy example")),
 ]  # fmt: skip
 """Page, what its address says, and what it offers; figures of `attnviz.export.figure` have a test of their own."""

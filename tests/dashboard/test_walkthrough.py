@@ -4,16 +4,15 @@ import math
 
 import pytest
 import torch
+from dashboard.models import write_pair
 from traces import make_trace
 
 from attnviz import inspect, load_model
 from attnviz.charts import lessons as charts
-from attnviz.dashboard import lessons
-from attnviz.dashboard.jobs import Job
-from attnviz.dashboard.runs import Wanted
 from attnviz.dashboard.walkthrough import TOPICS
 from attnviz.errors import UsageError
 from attnviz.export import lessons as views
+from attnviz.export import shuffling
 
 TEXT = "the cat sat . the cats sat ."
 
@@ -53,31 +52,35 @@ def test_long_texts_are_cut():
 
 @pytest.mark.parametrize("head", [0, 1])
 def test_shuffling_the_toy(head):
-    assert lessons.shuffled_toy(head, positions=False).change < 1e-6
-    assert lessons.shuffled_toy(head, positions=True).change > 0.05
+    told, untold = shuffling.shuffled_toy(head)
+    assert untold.change < 1e-6
+    assert told.change > 0.05
 
 
 def test_shuffling_an_encoder_matters_only_with_positions(model_folder):
     model, tokenizer = load_model(model_folder / "bert")
-    found = [
-        lessons.shuffled_model(model, tokenizer, Wanted("model", TEXT), (1, 2), told, Job("x"))
-        for told in (False, True)
-    ]
-    assert found[0].change < 1e-5
-    assert found[1].change > 1e-4
-    assert torch.allclose(found[1].before.weights(), inspect((model, tokenizer), TEXT)[1, 2].weights(), atol=1e-6)
+    told, untold = shuffling.shuffled(model, tokenizer, TEXT, (1, 2))
+    assert untold.change < 1e-5
+    assert told.change > 1e-4
+    assert torch.allclose(told.before.weights(), inspect((model, tokenizer), TEXT)[1, 2].weights(), atol=1e-6)
 
 
 def test_a_causal_mask_lets_order_in(model_folder):
-    model, tokenizer = load_model(model_folder / "llama")
-    assert lessons.shuffled_model(model, tokenizer, Wanted("model", TEXT), (0, 1), False, Job("x")).change > 1e-3
+    _, untold = shuffling.shuffled(*load_model(model_folder / "llama"), TEXT, (0, 1))
+    assert untold.change > 1e-3
+
+
+def test_encoder_decoder_models_are_not_shuffled(tmp_path):
+    model, tokenizer = load_model(write_pair(tmp_path) / "t5")
+    with pytest.raises(UsageError, match=r"^tokens are shuffled for models of one text: give an encoder or a decoder$"):
+        shuffling.shuffled(model, tokenizer, TEXT, (0, 0))
 
 
 def test_an_order_is_the_same_every_time_and_keeps_what_is_fixed():
-    order = lessons.order_of(7, [0, 6])
+    order = shuffling.order_of(7, [0, 6])
     assert sorted(order) == list(range(7))
     assert (order[0], order[6]) == (0, 6)
-    assert order == lessons.order_of(7, [0, 6])
+    assert order == shuffling.order_of(7, [0, 6])
     assert order != list(range(7))
 
 

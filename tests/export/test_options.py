@@ -10,6 +10,8 @@ from traces import make_trace
 from attnviz.cli.entry import run
 from attnviz.errors import UsageError
 from attnviz.export import figure, render
+from attnviz.export.lessons import toy
+from attnviz.export.shuffling import shuffled_toy
 from attnviz.tokens import TokenAxis
 
 
@@ -46,6 +48,21 @@ def test_a_table_stands_in_for_that_of_the_heads():
     assert "model" not in table
     with pytest.raises(UsageError, match=r"^table is for the view heads, not for links$"):
         figure(make_trace(), "links", table=table)
+
+
+def test_order_shows_what_shuffling_found():
+    both = shuffled_toy(1)
+    shown = figure(toy(), "order", 0, 1, shuffled=both)
+    assert len(shown.chart().to_dict()["vconcat"]) == 2
+    table = shown.table()
+    after = table[table["positions"] == "with"]["other"].tolist()
+    assert after == pytest.approx(both[0].after.weights().flatten().tolist())
+    with pytest.raises(
+        UsageError, match=r"^the view order runs the model again: give what attnviz\.export\.shuffling "
+    ):
+        figure(toy(), "order", 0, 1)
+    with pytest.raises(UsageError, match=r"^shuffled is for the view order, not for mask$"):
+        figure(toy(), "mask", 0, 1, shuffled=both)
 
 
 def test_the_toy_brings_its_own_text(capsys):

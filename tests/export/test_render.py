@@ -20,7 +20,7 @@ from attnviz.errors import BudgetError, UsageError
 from attnviz.export import FORMATS, VIEWS, Look, export, figure, pixels, render
 from attnviz.export.render import _svg
 
-DRAWN = [view for view in VIEWS if view != "lines"]
+DRAWN = [view for view in VIEWS if view not in ("lines", "order")]
 PICTURES = ("svg", "png", "pdf", "html")
 
 
