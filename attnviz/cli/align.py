@@ -77,10 +77,10 @@ def align(
 def _pair(model: str, source: str | None, target: str | None) -> Pair:
     """Cross attention with target and source words, of a trace or of a model that reads both texts."""
     from ..analysis.alignment import read_pair, words_of
-    from ..models import load_model
+    from ..models import load_reader
 
     if target is not None and not model.endswith(".attn"):
-        network, tokenizer = load_model(model)
+        network, tokenizer = load_reader(model)
         if not getattr(network.config, "is_encoder_decoder", False):
             raise UsageError(f"{model} has no cross attention: give an encoder-decoder model")
         return read_pair(network, tokenizer, text_of(source, None), target)

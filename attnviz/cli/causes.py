@@ -150,11 +150,11 @@ def _positions(option: str, text: str) -> list[int]:
 def _case(model: str, text: str, target: str | None, with_text: str | None) -> Case:
     """The case of a model by name."""
     from ..analysis.cases import case, predicts
-    from ..models import load_model
+    from ..models import load_reader
 
     if not text.strip():
         raise UsageError("the text is empty: give at least one word")
-    network, tokenizer = load_model(model)
+    network, tokenizer = load_reader(model)
     if with_text is None and not predicts(network):
         raise UsageError(f"{model} predicts no tokens: give a second text with --with")
     return case(network, tokenizer, text, target=target, second=with_text)

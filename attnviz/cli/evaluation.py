@@ -74,7 +74,7 @@ def coref(
     from ..charts import score_grid, titles
     from ..export import check_target
     from ..export.data import records
-    from ..models import load_model
+    from ..models import load_reader
 
     if candidates not in CANDIDATES:
         raise UsageError(f"--candidates must be one of {', '.join(CANDIDATES)}, got {candidates!r}")
@@ -82,7 +82,7 @@ def coref(
         check_target(output, None)
     place = place_of(layer, head, document=document)
     documents = read(data, format)
-    network, tokenizer = load_model(model)
+    network, tokenizer = load_reader(model)
     if place is not None:
         every_head_only(random_weights=random_weights, overlap=overlap)
         shown = window_of(nth(documents, document, "document"), network, tokenizer, window, start)
@@ -158,14 +158,14 @@ def deps(
     from ..analysis.dependencies import DIRECTIONS, check_direction, dependencies
     from ..analysis.readers import read
     from ..charts import score_grid, titles
-    from ..models import load_model
+    from ..models import load_reader
 
     check_direction(direction)
     place = place_of(layer, head, sentence=sentence)
     if direction is not None and place is None and relation is None:
         raise UsageError("--direction is about one relation or one head: give --relation, or --layer and --head")
     documents = read(data, "conllu")
-    network, tokenizer = load_model(model)
+    network, tokenizer = load_reader(model)
     if place is not None:
         every_head_only(relation=relation)
         shown = window_of(nth(sentences(documents), sentence, "sentence"), network, tokenizer, SENTENCE, start)

@@ -67,11 +67,11 @@ def heads(
 def over_lines(model: str, text: str, kind: str | None) -> pd.DataFrame:
     """The table of heads over the lines of a text, each read by itself."""
     from ..analysis.heads import heads_of_texts
-    from ..models import load_model
+    from ..models import load_reader
     from ..recording import inspect
 
     texts = [line for line in text.splitlines() if line.strip()]
-    loaded = load_model(model)
+    loaded = load_reader(model)
     with counted("Reading texts") as progress:
 
         def traces() -> Iterator[Trace]:

@@ -56,12 +56,12 @@ def record(
 def _trace(model: str, text: str, generate: int, options: dict[str, Any]) -> Trace:
     import torch
 
-    from ..models import load_model
+    from ..models import load_reader
     from ..recording import inspect, record
 
     if not text.strip():
         raise UsageError("the text is empty: give it as an argument, with --file, or through a pipe")
-    network, tokenizer = load_model(model)
+    network, tokenizer = load_reader(model)
     if not generate:
         trace = inspect((network, tokenizer), text, **options)
     else:

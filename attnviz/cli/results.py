@@ -67,7 +67,9 @@ def write(table: pd.DataFrame, path: Path, chart: Callable[[], Any] | None) -> N
 
     kind = check_target(path, None)
     if chart is None and kind not in TABLES:
-        raise UsageError(f"this result is a table without a figure, so {kind} cannot hold it: choose csv, json or parquet")
+        raise UsageError(
+            f"this result is a table without a figure, so {kind} cannot hold it: choose csv, json or parquet"
+        )
     export(table if chart is None or kind in TABLES else chart(), path)
 
 

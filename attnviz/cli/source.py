@@ -62,12 +62,12 @@ def _saved(path: str, text: str | None, file: Path | None) -> Trace:
 
 
 def _recorded(model: str, text: str, keep: str) -> Trace:
-    from ..models import load_model
+    from ..models import load_reader
     from ..recording import inspect
 
     if not text.strip():
         raise UsageError("the text is empty: give it as an argument, with --file, or through a pipe")
-    loaded = load_model(model)
+    loaded = load_reader(model)
     with working(f"Recording {model}"):
         trace = inspect(loaded, text, keep=keep)
     trace.model = model
@@ -99,10 +99,10 @@ def _read(file: Path) -> str:
 def repeated(model: str) -> pd.DataFrame:
     """What every head of a model does on random tokens that repeat."""
     from ..analysis.roles import prefix_matching
-    from ..models import load_model
+    from ..models import load_reader
 
     with counted("Repeated random tokens") as progress:
-        return prefix_matching(*load_model(model), progress=progress)
+        return prefix_matching(*load_reader(model), progress=progress)
 
 
 def pair_of(option: str, text: str) -> tuple[int, int]:

@@ -77,6 +77,16 @@ def load_model(
         return model, tokenizer
 
 
+def load_reader(name: str) -> tuple[Any, Any]:
+    """(model, tokenizer) of a model that reads text, as `load_model`; ModelError for one without a tokenizer."""
+    model, tokenizer = load_model(name)
+    if tokenizer is None:
+        raise ModelError(
+            f"{name} reads no text, it has no tokenizer: record it on inputs of your own with record(model)"
+        )
+    return model, tokenizer
+
+
 def load_config(name_or_path: str | Path, *, allow_hub: bool = True) -> Any:
     """The configuration alone, of anything that `load_model` takes."""
     source = locate(name_or_path, allow_hub)
@@ -168,15 +178,15 @@ def _tokenizer(source: Source, config: Any) -> Any:
     from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
     folder = source.folder()
-    if config.model_type not in TOKENIZER_MAPPING_NAMES and not files.has_vocabulary(folder):
-        return None
-    tokenizer = AutoTokenizer.from_pretrained(source.where, local_files_only=source.local_only, trust_remote_code=False)
+    reads = config.model_type in TOKENIZER_MAPPING_NAMES or hasattr(config.get_text_config(), "vocab_size")
     if not files.has_vocabulary(folder):
+        if not reads:
+            return None
         raise ModelError(
             f"{source.name} has no tokenizer files, such as tokenizer.json; "
             "write them there with tokenizer.save_pretrained, or load both yourself and pass (model, tokenizer)"
         )
-    return tokenizer
+    return AutoTokenizer.from_pretrained(source.where, local_files_only=source.local_only, trust_remote_code=False)
 
 
 def _weights(source: Source, auto: Any, config: Any, trust_pickle: bool, **options: Any) -> Any:

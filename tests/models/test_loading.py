@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import save_bert
+from tiny_models import llama, save_bert
 
 from attnviz.errors import BudgetError, ModelError
-from attnviz.models import load_config, load_model
+from attnviz.models import load_config, load_model, load_reader
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,14 @@ def test_vision_model_has_no_tokenizer(tmp_path: Path) -> None:
     ViTModel(ViTConfig(image_size=8, patch_size=4, **numbers)).save_pretrained(tmp_path)
     model, tokenizer = load_model(tmp_path)
     assert (type(model).__name__, tokenizer) == ("ViTModel", None)
+    with pytest.raises(ModelError, match=r" reads no text, it has no tokenizer: record it on inputs of your own"):
+        load_reader(str(tmp_path))
+
+
+def test_every_model_of_text_needs_its_tokenizer(tmp_path: Path) -> None:
+    llama().save_pretrained(tmp_path / "llama")
+    with pytest.raises(ModelError, match=r"llama has no tokenizer files, such as tokenizer\.json; write them there"):
+        load_model(tmp_path / "llama")
 
 
 def test_config_alone(saved: Path) -> None:
