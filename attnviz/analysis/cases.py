@@ -31,21 +31,23 @@ class Case:
 
 
 def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = None, second: str | None = None) -> Case:
-    """The next token `target` (its first token; the likeliest if None), or the similarity with a `second` text.
+    """The next token `target` (the likeliest if None), or the similarity with a `second` text.
 
     Of an encoder-decoder model the next token is the first that the decoder writes. Raises UsageError for an empty
-    text, and for a model that predicts no tokens when there is no second text.
+    text, for a target that is not one token, for a model that predicts no tokens when there is no second text, and for
+    one that does when there is.
     """
     if not text.strip():
         raise UsageError("the text is empty: give at least one word")
     if second is not None:
+        _check_second(model, second, target)
         both = tokenizer([text, second], return_tensors="pt", padding=True)
         measure = measures.cosine(both["attention_mask"])
         return Case(model, tokenizer, dict(both), measure, "similarity of the two texts")
     if not predicts(model):
         raise UsageError("this model predicts no tokens: give a second text to compare with")
     inputs = _started(model, tokenizer(text, return_tensors="pt"))
-    chosen = next_tokens(model, inputs, 1)[0][0] if target is None else first_token(tokenizer, target)
+    chosen = next_tokens(model, inputs, 1)[0][0] if target is None else only_token(tokenizer, target)
     about = f"logit of {tokenizer.decode([chosen])!r} as next token"
     return Case(model, tokenizer, inputs, measures.logit(chosen), about)
 
@@ -78,12 +80,29 @@ def next_tokens(model: nn.Module, inputs: Mapping[str, Any], count: int = 10) ->
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
 
-def first_token(tokenizer: Any, target: str) -> int:
-    """The first token of a text, or UsageError for one that has none."""
+def only_token(tokenizer: Any, target: str) -> int:
+    """The one token that a text is, or UsageError for one of none or of several."""
     found = tokenizer(target, add_special_tokens=False)["input_ids"]
     if not found:
         raise UsageError(f"the next token {printable(target)!r} is empty: give at least one character")
+    if len(found) > 1:
+        first = printable(tokenizer.decode(found[:1]))
+        raise UsageError(
+            f"the next token must be one token, {printable(target)!r} is {len(found)}:"
+            f" give its first, {first!r}, or explain all with the method continuation"
+        )
     return int(found[0])
+
+
+def _check_second(model: nn.Module, second: str, target: str | None) -> None:
+    if not second.strip():
+        raise UsageError("the second text is empty: give at least one word")
+    if target is not None:
+        raise UsageError("similarity with a second text has no next token: give a target or a second text, not both")
+    if predicts(model):
+        raise UsageError(
+            "similarity needs an encoder's last hidden states, this model predicts tokens: leave out the second text"
+        )
 
 
 def _started(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UsageError
-from .explaining import METHODS, Asked
+from .explaining import METHODS, STEPS, Asked, check_options
 from .results import Json, Output, Top, counted, tell
 from .source import File, Kind, Layer, Text, pair_of, text_of
 
@@ -47,7 +47,10 @@ def attribute(
             help="Position whose last state relevance explains.", show_default="those that the number is read from"
         ),
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="The most steps of a path, where a method follows one.")] = 1600,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most steps of a path, where a method follows one.", show_default=str(STEPS)),
+    ] = None,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
@@ -59,12 +62,14 @@ def attribute(
     """
     if method not in METHODS:
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
-    if token is not None and method != "relevance":
-        raise UsageError(f"--token is for the method relevance, not for {method}")
+    check_options(method, layer=layer, kind=kind, token=token, steps=steps)
     words = text_of(text, file)
-    case = _case(model, words, target, with_text)
+    several = method == "continuation"
+    if several and with_text is not None:
+        raise UsageError("continuation explains the tokens that follow: leave out --with")
+    case = _case(model, words, None if several else target, with_text)
     with counted(f"Computing {method}") as progress:
-        found = METHODS[method](Asked(case, words, target, layer, kind, token, steps, progress))
+        found = METHODS[method](Asked(case, words, target, layer, kind, token, steps or STEPS, progress))
     tell(found.table, as_json=as_json, top=top, path=output, chart=found.chart, about=found.about)
 
 
@@ -77,7 +82,7 @@ def ablate(
     heads: Annotated[
         str | None, typer.Option(help='Silence these together: "4.9 5.0".', show_default="each head alone")
     ] = None,
-    how: Annotated[str, typer.Option(help="zero, mean or keep (only these).")] = "zero",
+    how: Annotated[str | None, typer.Option(help="zero, mean or keep (only these).", show_default="zero")] = None,
     queries: Annotated[
         str | None,
         typer.Option(help='Instead, hide --keys from these tokens: "0 3-5".', show_default=False),
@@ -100,8 +105,11 @@ def ablate(
     case = _case(model, text_of(text, file), target, with_text)
     network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
     if queries is not None or keys is not None:
+        if how is not None:
+            raise UsageError("--how is for heads that are silenced: leave it out where links are cut")
         tell(_cut(case, queries, keys, heads, kind), as_json=as_json, path=output, about=about)
         return
+    how = how or "zero"
     if heads is not None:
         with counted("Silencing heads") as progress:
             effect = ablate_heads(network, inputs, _heads(heads), measure, how=how, kind=kind, progress=progress)

@@ -140,6 +140,27 @@ METHODS: dict[str, Callable[[Asked], Explained]] = {
 """By the name that `--method` takes."""
 
 
+STEPS = 1600
+"""The most steps of a path where nothing else is said."""
+_PATHS = ("layer conductance", "integrated attention", "attention conductance")
+_USED = {
+    "layer": _PATHS,
+    "kind": ("relevance", "importance", *_PATHS),
+    "token": ("relevance",),
+    "steps": ("integrated gradients", *_PATHS),
+}
+"""The methods that an option is for."""
+
+
+def check_options(method: str, **options: Any) -> None:
+    """UsageError for an option that is given and that the method does not use."""
+    for name, value in options.items():
+        if value is not None and method not in _USED[name]:
+            *others, last = _USED[name]
+            named = f"the methods {', '.join(others)} and {last}" if others else f"the method {last}"
+            raise UsageError(f"--{name} is for {named}, not for {method}")
+
+
 def _gradients(asked: Asked) -> Any:
     from ..analysis.cases import alone
     from ..analysis.gradients import gradients

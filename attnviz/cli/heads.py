@@ -39,7 +39,7 @@ def heads(
     lines: Annotated[
         bool, typer.Option("--lines", help="Every line is a text: means over texts, and standard errors.")
     ] = False,
-    sort: Annotated[str, typer.Option(help="Column to sort by, largest first.")] = "entropy",
+    sort: Annotated[str | None, typer.Option(help="Column to sort by, largest first.", show_default="entropy")] = None,
     top: Top = 20,
     as_json: Json = False,
     output: Output = None,
@@ -54,8 +54,11 @@ def heads(
     if layer is not None or head is not None:
         if layer is None or head is None or lines:
             raise UsageError("row by row takes --layer and --head, and one text")
-        tell(head_rows(trace_of(model, text, file, kind), layer, head), as_json=as_json, path=output)
+        if sort is not None:
+            raise UsageError("rows stand in the order of the text: leave out --sort, or --layer and --head")
+        tell(head_rows(trace_of(model, text, file, kind), layer, head), as_json=as_json, top=top, path=output)
         return
+    sort = sort or "entropy"
     table = over_lines(model, text_of(text, file), kind) if lines else trace_of(model, text, file, kind).heads()
     if sort not in table or sort in ("layer", "head"):
         names = ", ".join(str(name) for name in table if name not in ("layer", "head"))

@@ -32,7 +32,9 @@ def inspect(
     layer: Layer = None,
     head: Head = None,
     kind: Kind = None,
-    top: Annotated[int, typer.Option(min=1, help="How many of the head's strongest links.")] = 10,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many of the head's strongest links.", show_default="10")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as one JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="The heads, or the links of a head, as CSV.")] = False,
 ) -> None:
@@ -41,9 +43,11 @@ def inspect(
         raise UsageError("choose --json or --csv, not both")
     if head is not None and layer is None:
         raise UsageError(f"head {head} of which layer? give --layer as well")
+    if top is not None and head is None:
+        raise UsageError("--top counts the links of one head: give --layer and --head as well")
     trace = trace_of(model, text, file, kind)
     heads = _heads(trace, layer)
-    links = None if layer is None or head is None else trace[layer, head].links(top)
+    links = None if layer is None or head is None else trace[layer, head].links(top or 10)
     if as_json:
         output.as_json(_document(trace, heads, layer, head, links))
     elif as_csv:

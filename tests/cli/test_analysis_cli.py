@@ -44,6 +44,8 @@ def test_heads_row_by_row(attnviz, minilm):
     found = records(attnviz("heads", "minilm", TEXT, "--layer", 2, "--head", 4, "--json"))
     assert [row["token"] for row in found] == [token.label for token in trace.tokens]
     assert [row["entropy"] for row in found] == pytest.approx(trace[2, 4].entropy.tolist(), abs=1e-6)
+    printed = attnviz("heads", "minilm", TEXT, "--layer", 2, "--head", 4, "--top", 3).out
+    assert "... 7 more; --top or --json shows them" in printed
     told = attnviz("heads", "minilm", TEXT, "--layer", 2, code=2).err
     assert told == "error: row by row takes --layer and --head, and one text\n"
 
@@ -168,7 +170,9 @@ def test_attribution_of_similarity_agrees_with_the_library(attnviz, minilm):
 
 @pytest.mark.parametrize("method", ["relevance", "importance", "integrated attention", "attention conductance"])
 def test_every_method_of_attribution_takes_two_texts(attnviz, tmp_path, method):
-    asked = ("attribute", "minilm", "A bank.", "--with", "A river.", "--method", method, "--layer", 2, "--steps", 8)
+    asked = ("attribute", "minilm", "A bank.", "--with", "A river.", "--method", method)
+    if "attention" in method:
+        asked += ("--layer", 2, "--steps", 8)
     found = records(attnviz(*asked, "--json", "-o", tmp_path / "found.svg"))
     assert len(found) == {"relevance": 5, "importance": 72}.get(method, 12)
     assert "<svg" in (tmp_path / "found.svg").read_text()
@@ -325,6 +329,19 @@ def traced(minilm, tmp_path):
         (("attribute", "minilm", TEXT), "minilm predicts no tokens: give a second text with --with"),
         (("attribute", "minilm", TEXT, "--method", "guess"), "--method must be one of relevance, importance"),
         (("attribute", "minilm", TEXT, "--token", 2, "--method", "ablation"), "--token is for the method relevance"),
+        (("attribute", "minilm", TEXT, "--layer", 3), "--layer is for the methods layer conductance, integrated atten"),
+        (("attribute", "minilm", TEXT, "--kind", "cross", "--method", "ablation"), "--kind is for the methods relev"),
+        (("attribute", "minilm", TEXT, "--steps", 9), "--steps is for the methods integrated gradients, layer cond"),
+        (("attribute", "minilm", TEXT, "--with", "x", "--target", " x"), "give a target or a second text, not both"),
+        (("attribute", "minilm", TEXT, "--with", " "), "the second text is empty: give at least one word"),
+        (("ablate", "minilm", TEXT, "--with", ""), "the second text is empty: give at least one word"),
+        (("ablate", "minilm", TEXT, "--with", "x", "--keys", "1", "--how", "mean"), "--how is for heads that are sil"),
+        (("attribute", "smollm2", TEXT, "--with", "x"), "similarity needs an encoder's last hidden states, this model"),
+        (("ablate", "smollm2", TEXT, "--with", "x"), "similarity needs an encoder's last hidden states, this model"),
+        (("attribute", "smollm2", TEXT, "--target", " Paris is big"), "must be one token, '·Paris·is·big' is 3: give"),
+        (("attribute", "smollm2", TEXT, "--method", "continuation", "--with", "x"), "tokens that follow: leave out"),
+        (("heads", "minilm", TEXT, "--layer", 2, "--head", 4, "--sort", "own"), "rows stand in the order of the text"),
+        (("inspect", "minilm", TEXT, "--top", 3), "--top counts the links of one head: give --layer and --head"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3"), "give both --queries and --keys"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "a-2"), "positions and ranges such as"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "12"), "must be positions from 0 to 9"),

@@ -7,7 +7,7 @@ from traces import make_trace
 
 from attnviz import load_model
 from attnviz.analysis.ablation import ablate, ablate_each
-from attnviz.analysis.cases import alone, case, first_token, next_tokens
+from attnviz.analysis.cases import alone, case, next_tokens, only_token
 from attnviz.analysis.flow import rollout
 from attnviz.analysis.gradients import gradients
 from attnviz.dashboard import causing, lines
@@ -114,7 +114,7 @@ def test_next_tokens_are_probabilities(model_folder):
 def test_an_empty_target_is_refused(model_folder):
     _, tokenizer = load_model(model_folder / "llama")
     with pytest.raises(UsageError, match=r"^the next token '' is empty: give at least one character$"):
-        first_token(tokenizer, "")
+        only_token(tokenizer, "")
 
 
 def test_a_model_without_tokens_needs_a_second_text(model_folder):
