@@ -61,7 +61,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one sequence, without padding. M rows are queries, N columns are keys."""
+    """One head of one sequence, without padding. M rows are queries, N columns are keys.
+
+    altered says what was done to its map (`attnviz.variants`); figures show it.
+    """
 
     layer: int
     head: int
@@ -70,6 +73,7 @@ class Head:
     row_axis: TokenAxis
     col_axis: TokenAxis
     model: str = "model"
+    altered: str = ""
 
     def __repr__(self) -> str:
         """One line: which head, and the size of its map."""

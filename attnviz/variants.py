@@ -34,7 +34,17 @@ def by_words(head: Head, rule: Cut = "punctuation", *, budget: int = BUDGET) -> 
             (head.col_words(rule), head.cols, head.col_axis),
         )
     )
-    return replace(head, record=record, batch=0, row_axis=rows, col_axis=cols)
+    return replace(head, record=record, batch=0, row_axis=rows, col_axis=cols, altered=_told(head, _by(rule)))
+
+
+def _by(rule: Cut) -> str:
+    cut = ("at punctuation" if rule == "punctuation" else "at white space") if isinstance(rule, str) else "as given"
+    return f"words cut {cut} (sums over keys, means over queries)"
+
+
+def _told(head: Head, done: str) -> str:
+    """What was done to a map before, and what is done now."""
+    return f"{head.altered}; {done}" if head.altered else done
 
 
 def _word(word: Word, tokens: tuple[Token, ...]) -> Token:
@@ -58,14 +68,14 @@ def without_special(head: Head, share: Tensor | None = None) -> Head:
     rows, cols = positions_kept(head.rows), positions_kept(head.cols)
     if not len(rows) or not len(cols):
         raise UsageError("there are only special tokens here: leave them in")
-    view = head.view
+    view, done = head.view, "special tokens hidden" + ("" if share is None else ", rows renormalised")
     if share is not None and isinstance(view, QueryKey) and len(cols) == cols[-1] - cols[0] + 1:
         # dividing a row by its share is adding ln(share) to its logsumexp
         left = torch.where(share > 0, view.view.logsumexp + share.log(), torch.inf)
         view, share = QueryKey(replace(view.view, logsumexp=left, sinks=None)), None
     record = replace(head.record, view=Picked(view, rows, cols, share), statistics=None, numbers=(head.head,))
     row_axis, col_axis = _axis(head.row_axis, rows), _axis(head.col_axis, cols)
-    return replace(head, record=record, batch=0, row_axis=row_axis, col_axis=col_axis)
+    return replace(head, record=record, batch=0, row_axis=row_axis, col_axis=col_axis, altered=_told(head, done))
 
 
 def positions_kept(tokens: tuple[Token, ...]) -> Tensor:

@@ -13,6 +13,7 @@ from .axis import fit, token_axis
 from .labels import axis_text, parameters, short
 from .links import column_of, places_of
 from .theme import MAP, AltairChart, themed
+from .titles import Title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ def alignment_matrix(
     table: pd.DataFrame,
     targets: Sequence[Word],
     sources: Sequence[Word],
-    title: str,
+    title: Title,
     *,
     theme: str | None = "screen",
     width: int | None = None,
@@ -74,7 +75,7 @@ def alignment_links(
     table: pd.DataFrame,
     targets: Sequence[Word],
     sources: Sequence[Word],
-    title: str,
+    title: Title,
     *,
     theme: str | None = "screen",
     width: int | None = None,

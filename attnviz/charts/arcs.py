@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .labels import short
 from .theme import AltairChart, themed
+from .titles import Title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ def arcs(
     words: Sequence[str],
     drawn: Sequence[Arc],
     marks: Mapping[int, str] | None = None,
-    title: str = "",
+    title: Title = "",
     *,
     theme: str | None = "screen",
     width: int | None = None,

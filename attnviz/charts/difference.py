@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..tokens import printable
+from . import titles
 from .axis import TOKENS, fit, position_axis, position_scale
 from .grid import head_axis
-from .heatmap import heading
 from .labels import axis_text, parameters
 from .theme import AltairChart, themed
+from .titles import Title
 
 if TYPE_CHECKING:
     import altair as alt
@@ -29,7 +29,7 @@ _MARGIN = 150
 def difference(
     one: Head,
     other: Head,
-    title: str | None = None,
+    title: Title | None = None,
     top: float | None = None,
     *,
     theme: str | None = "screen",
@@ -46,10 +46,7 @@ def difference(
     step = fit(cols, _MARGIN, width, most=30, total=620)
     change = _change(one, other)
     chart = _cells(change, one, other, step, _scale(top or change.abs().max().item())).properties(
-        title={
-            "text": title or f"{_place(other).capitalize()} less {_place(one)}",
-            "subtitle": _models(one, other),
-        },
+        title=title or titles.difference(one, other),
         description=f"{_place(other)} less {_place(one)}: {rows} queries down, {cols} keys across.",
         width=step * cols,
         height=step * rows,
@@ -58,7 +55,7 @@ def difference(
 
 
 def change_grid(
-    table: pd.DataFrame, column: str, title: str, *, theme: str | None = "screen", width: int | None = None
+    table: pd.DataFrame, column: str, title: Title, *, theme: str | None = "screen", width: int | None = None
 ) -> AltairChart:
     """Layers down, heads across, a column of positive and negative numbers as colour."""
     import altair as alt
@@ -138,11 +135,6 @@ def _scale(top: float) -> alt.Scale:
 
 def _place(head: Head) -> str:
     return f"layer {head.layer}, head {head.head}"
-
-
-def _models(one: Head, other: Head) -> str:
-    names = [printable(head.model) for head in (one, other)]
-    return heading(one)["subtitle"] if names[0] == names[1] else f"{names[1]} less {names[0]}"
 
 
 def _size(shape: tuple[int, int]) -> str:

@@ -41,8 +41,9 @@ def heatmap(head: Head, *, theme: str | None = "screen", width: int | None = Non
 
 
 def heading(head: Head) -> dict[str, str]:
-    """The title of a figure of one head."""
-    return {"text": f"Layer {head.layer}, head {head.head}", "subtitle": printable(head.model)}
+    """The title of a figure of one head, with what was done to its map."""
+    subtitle = " · ".join(filter(None, (printable(head.model), head.altered)))
+    return {"text": f"Layer {head.layer}, head {head.head}", "subtitle": subtitle}
 
 
 def _step(head: Head, width: int | None) -> float:

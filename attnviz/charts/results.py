@@ -10,6 +10,7 @@ from .axis import fit
 from .grid import head_axis
 from .labels import numbered
 from .theme import MAP, AltairChart, themed
+from .titles import Title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,7 @@ BARS = 40
 def score_grid(
     table: pd.DataFrame,
     column: str,
-    title: str,
+    title: Title,
     *,
     low_is_best: bool = False,
     theme: str | None = "screen",
@@ -56,7 +57,7 @@ def score_grid(
 def token_bars(
     tokens: Sequence[Token],
     scores: Sequence[float],
-    title: str,
+    title: Title,
     *,
     theme: str | None = "screen",
     width: int | None = None,

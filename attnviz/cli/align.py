@@ -64,12 +64,12 @@ def align(
     if links is not None:
         check_links(links, *pair[1:])
     if place is not None:
-        table, title = _cells(pair, place, links, moment, mutual), titles.head(*place)
-        tell(table, as_json=as_json, top=top, path=output, chart=_drawn(view, table, pair, title), about=title)
+        table, title = _cells(pair, place, links, moment, mutual), titles.head(*place, titles.source(pair[0].model))
+        tell(table, as_json=as_json, top=top, path=output, chart=_drawn(view, table, pair, title), about=title["text"])
         return
     assert links is not None
     table = alignment(pair[0], links, *pair[1:], moment=moment)
-    heads, column, title = *by_rate(table, mutual), titles.alignment(moment)
+    heads, column, title = *by_rate(table, mutual), titles.alignment(moment, titles.source(pair[0].model))
     grid = lambda: score_grid(heads, column, title, low_is_best=True)  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=grid)
 
@@ -100,7 +100,7 @@ def _cells(pair: Pair, place: tuple[int, int], gold: Gold | None, moment: str, m
     return cells(word_map(pair[0], layer, *pair[1:], moment)[at], gold, mutual)
 
 
-def _drawn(view: str | None, table: pd.DataFrame, pair: Pair, title: str) -> Any:
+def _drawn(view: str | None, table: pd.DataFrame, pair: Pair, title: Any) -> Any:
     from ..charts import alignment_links, alignment_matrix
 
     chart = alignment_links if view == "links" else alignment_matrix

@@ -60,6 +60,8 @@ def attribute(
     integrated attention and attention conductance say what heads carry, layer by layer (all, or --layer); layer
     conductance needs --layer; continuation takes several tokens as --target, or those that the model writes.
     """
+    from ..charts import titles
+
     if method not in METHODS:
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
     check_options(method, layer=layer, kind=kind, token=token, steps=steps)
@@ -69,7 +71,19 @@ def attribute(
         raise UsageError("continuation explains the tokens that follow: leave out --with")
     case = _case(model, words, None if several else target, with_text)
     with counted(f"Computing {method}") as progress:
-        found = METHODS[method](Asked(case, words, target, layer, kind, token, steps or STEPS, progress))
+        found = METHODS[method](
+            Asked(
+                case,
+                words,
+                titles.source(model, words, with_text),
+                target,
+                layer,
+                kind,
+                token,
+                steps or STEPS,
+                progress,
+            )
+        )
     tell(found.table, as_json=as_json, top=top, path=output, chart=found.chart, about=found.about)
 
 
@@ -102,7 +116,8 @@ def ablate(
     from ..analysis.ablation import ablate_each
     from ..charts import change_grid, titles
 
-    case = _case(model, text_of(text, file), target, with_text)
+    words = text_of(text, file)
+    case = _case(model, words, target, with_text)
     network, inputs, measure, about = case.model, case.inputs, case.measure, case.about
     if queries is not None or keys is not None:
         if how is not None:
@@ -117,7 +132,8 @@ def ablate(
         return
     with counted("Silencing each head") as progress:
         table = ablate_each(network, inputs, measure, how=how, kind=kind, progress=progress)
-    grid = lambda: change_grid(table, "change", titles.silenced(how, about))  # noqa: E731
+    title = titles.silenced(how, about, titles.source(model, words, with_text))
+    grid = lambda: change_grid(table, "change", title)  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=grid, about=about)
 
 

@@ -100,7 +100,7 @@ def coref(
         control = _tables(scored(randomised(network), "The same with random weights"), candidates)
         tables |= {f"{name}, random weights": control[name] for name in ("heads", "halves") if name in control}
     if output is not None:
-        grid = lambda: score_grid(tables["heads"], "accuracy", titles.antecedents(candidates))  # noqa: E731
+        grid = lambda: score_grid(tables["heads"], "accuracy", titles.antecedents(candidates, model))  # noqa: E731
         write(tables["heads"], output, grid)
     if as_json:
         about = {"model": model, "candidates": candidates, "reading": found.reading}
@@ -174,6 +174,6 @@ def deps(
     with counted("Reading sentences") as progress:
         found = dependencies(documents, network, tokenizer, start=start, progress=progress)
     heads = found.heads_on(relation or "all", direction)
-    title = titles.arcs(relation or "all", direction)
+    title = titles.arcs(relation or "all", direction, model)
     chart = lambda: score_grid(heads.drop_duplicates(["layer", "head"]), "accuracy", title)  # noqa: E731
     tell(found.table(minimum) if relation is None else heads, as_json=as_json, top=top, path=output, chart=chart)

@@ -23,6 +23,7 @@ class Asked:
 
     case: Case
     text: str
+    source: str
     target: str | None
     layer: int | None
     kind: str | None
@@ -43,7 +44,7 @@ class Explained:
 def relevance(asked: Asked) -> Explained:
     """Tokens by gradient x attention through all layers."""
     flow = _gradients(asked).relevance(asked.token)
-    return _tokens("relevance", flow.table(), flow.tokens, flow.scores.tolist(), asked.case.about)
+    return _tokens(asked, "relevance", flow, asked.case.about)
 
 
 def importance(asked: Asked) -> Explained:
@@ -51,7 +52,7 @@ def importance(asked: Asked) -> Explained:
     from ..charts import score_grid, titles
 
     table, about = _gradients(asked).importance(), asked.case.about
-    title = titles.explained("importance", about)
+    title = titles.explained("importance", about, asked.source)
     return Explained(table, lambda: score_grid(table, "importance", title), about)
 
 
@@ -66,7 +67,7 @@ def tokens(asked: Asked, method: str) -> Explained:
         most=asked.most,
         progress=asked.progress,
     )
-    return _tokens(method, found.table(), found.tokens, found.scores.tolist(), case.about, found.remark)
+    return _tokens(asked, method, found, case.about, found.remark)
 
 
 def layer_conductance(asked: Asked) -> Explained:
@@ -83,9 +84,7 @@ def layer_conductance(asked: Asked) -> Explained:
         most=asked.most,
         progress=asked.progress,
     )
-    about = f"{case.about}, layer {asked.layer}"
-    scores = found.scores.tolist()
-    return _tokens("layer conductance", found.table(), found.tokens, scores, about, found.remark)
+    return _tokens(asked, "layer conductance", found, f"{case.about}, layer {asked.layer}", found.remark)
 
 
 def attention(asked: Asked, *, integrated: bool) -> Explained:
@@ -113,7 +112,8 @@ def attention(asked: Asked, *, integrated: bool) -> Explained:
             progress=asked.progress,
         )
     table = found.table()
-    chart = lambda: change_grid(table, "score", titles.explained(found.method, case.about))  # noqa: E731
+    title = titles.explained(found.method, case.about, asked.source)
+    chart = lambda: change_grid(table, "score", title)  # noqa: E731
     return Explained(table, chart, f"{case.about}\n{found.remark}")
 
 
@@ -124,7 +124,7 @@ def continuation(asked: Asked) -> Explained:
     case = asked.case
     found = attribute_continuation(case.model, case.tokenizer, asked.text, asked.target, progress=asked.progress)
     about = f"log probability of {''.join(token.text for token in found.following)!r} after the text"
-    return _tokens("continuation", found.table(), found.tokens, found.totals.tolist(), about)
+    return _tokens(asked, "continuation", found, about, scores=found.totals)
 
 
 METHODS: dict[str, Callable[[Asked], Explained]] = {
@@ -169,10 +169,10 @@ def _gradients(asked: Asked) -> Any:
     return gradients(case.model, case.inputs, case.measure, tokenizer=case.tokenizer, kind=asked.kind)
 
 
-def _tokens(
-    method: str, table: pd.DataFrame, tokens: Any, scores: list[float], about: str, remark: str = ""
-) -> Explained:
+def _tokens(asked: Asked, method: str, found: Any, about: str, remark: str = "", scores: Any = None) -> Explained:
+    """Scores of tokens, those of `found` unless given."""
     from ..charts import titles, token_bars
 
-    title = titles.explained(method, about)
-    return Explained(table, lambda: token_bars(tokens, scores, title), f"{about}\n{remark}".rstrip())
+    title = titles.explained(method, about, asked.source)
+    numbers = (found.scores if scores is None else scores).tolist()
+    return Explained(found.table(), lambda: token_bars(found.tokens, numbers, title), f"{about}\n{remark}".rstrip())

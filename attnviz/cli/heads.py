@@ -138,8 +138,9 @@ def rollout(
     }
     if method not in methods:
         raise UsageError(f"--method must be one of {', '.join(methods)}, got {method!r}")
-    found = methods[method](trace_of(model, text, file, kind), token)
-    title = titles.flow(method, found.token)
+    trace = trace_of(model, text, file, kind)
+    found = methods[method](trace, token)
+    title = titles.flow(method, flow.place_of(trace, token), titles.source(trace.model, trace.text))
     chart = lambda: token_bars(found.tokens, found.scores.tolist(), title)  # noqa: E731
     tell(found.table(), as_json=as_json, top=top, path=output, chart=chart)
 
@@ -185,8 +186,9 @@ def compare(
         tell(found.table(), as_json=as_json, top=top, path=output, chart=drawn, about=about)
         return
     with counted("Comparing heads") as progress:
-        table = distances(same_places(one, two) if place is None else with_every(one[place], one), progress)
-    chart = lambda: score_grid(table, "distance", titles.distances(place))  # noqa: E731
+        pairs = same_places(one, two) if place is None else with_every(one[place], one)
+        table = distances(pairs, progress)
+    chart = lambda: score_grid(table, "distance", titles.distances(place, pairs))  # noqa: E731
     tell(table, as_json=as_json, top=top, path=output, chart=chart)
 
 

@@ -77,8 +77,9 @@ def _tell(
     from ..charts import arcs, titles
     from ..charts.annotated import arc_table
 
-    title = titles.answers(*place, direction)
-    tell(arc_table(drawn), **told, chart=lambda: arcs(window.document.words, drawn, marks, title), about=title)
+    title = titles.answers(*place, window.trace.model, direction)
+    chart = lambda: arcs(window.document.words, drawn, marks, title)  # noqa: E731
+    tell(arc_table(drawn), **told, chart=chart, about=title["text"])
 
 
 def window_of(document: Document, network: Any, tokenizer: Any, size: int, start: bool) -> Window:

@@ -39,7 +39,12 @@ def draw(look: Look) -> None:
     if method == ROLLOUT:
         token = _token(look)
         found = rollout(look.trace, token)
-        _tokens(look, Scores(found.tokens, found.scores.tolist()), titles.flow("rollout", token), Asked(method, token))
+        _tokens(
+            look,
+            Scores(found.tokens, found.scores.tolist()),
+            titles.flow("rollout", token, titles.source(look.trace.model, look.trace.text)),
+            Asked(method, token),
+        )
         return
     model, tokenizer = network(look.wanted)
     question = _question(look, model, tokenizer)
@@ -86,7 +91,12 @@ def _measured(look: Look, method: str, question: dict[str, str], found: Case) ->
     else:
         relevance = partial(causing.relevance, found, token, look.kind)
         work = relevance if method == RELEVANCE else partial(causing.attribution, found, method)
-        _tokens(look, computed(key, work), titles.explained(causing.NAMES[method], found.about), asked)
+        _tokens(
+            look,
+            computed(key, work),
+            titles.explained(causing.NAMES[method], found.about, asked.source(look.wanted)),
+            asked,
+        )
 
 
 def _token(look: Look) -> int:
@@ -103,7 +113,7 @@ def last_word(tokens: Sequence[Token]) -> int:
     return max(words, default=0)
 
 
-def _tokens(look: Look, found: Scores, title: str, asked: Asked) -> None:
+def _tokens(look: Look, found: Scores, title: dict[str, str], asked: Asked) -> None:
     left, right = st.columns([3, 2], gap="large")
     chart = partial(charts.token_bars, found.tokens, found.scores, title)
     table = found.table()
@@ -137,7 +147,7 @@ def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
 
 def _heads(look: Look, found: Case, table: Any, asked: Asked) -> None:
     left, right = st.columns([3, 2], gap="large")
-    title = titles.silenced(asked.how, found.about)
+    title = titles.silenced(asked.how, found.about, asked.source(look.wanted))
     chart = partial(charts.change_grid, table, "change", title)
     with left:
         st.text(f"{found.about}: {table['before'].iloc[0]:.4f} with all heads")

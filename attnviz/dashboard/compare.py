@@ -135,13 +135,14 @@ def _every(look: Look, wanted: Wanted, other: Head, pairs: Sequence[Pair], mode:
     if comparing.cells(pairs) > comparing.CELLS:
         wait_for_click("Compare all heads", key, f"{comparing.cells(pairs):,} weights are compared.")
     table = computed(key, partial(comparing.measured, pairs))
-    chart = partial(charts.score_grid, table, "distance", titles.distances(place))
+    title = titles.distances(place, pairs)
+    chart = partial(charts.score_grid, table, "distance", title)
     pick = _select_second if mode == HEADS else select_head
     left, right = st.columns([3, 2], gap="large")
     with left:
         drawn = chart(theme=figures.theme(), width=figures.wide_of(table))
         figures.clickable(figures.framed(drawn, other if mode == HEADS else look.head), "grid", pick, ("layer", "head"))
-        code = every_python(look, wanted, other, place)
+        code = every_python(look, wanted, other, place, title)
         offer(Result("distances", chart, table, code, every_command(look, wanted, other, place)))
     with right:
         listed(table, "distances", pick)
@@ -159,13 +160,13 @@ def python(look: Look, wanted: Wanted, other: Head) -> str:
     return lines.written(imports, made, "charts.difference(one, other)", "difference")
 
 
-def every_python(look: Look, wanted: Wanted, other: Head, place: tuple[int, int] | None) -> str:
+def every_python(look: Look, wanted: Wanted, other: Head, place: tuple[int, int] | None, title: titles.Title) -> str:
     """The lines that give the table of heads."""
     if place is None:
         pairs, runs_read = "same_places(trace, second)", _traces(look, wanted, other)
     else:
         pairs, runs_read = f"with_every(trace[{place[0]}, {place[1]}], trace)", tuple(exports.trace_lines(look))
-    figure = f'charts.score_grid(table, "distance", {titles.distances(place)!r})'
+    figure = f'charts.score_grid(table, "distance", {title!r})'
     imports = (f"from attnviz.analysis.compare import distances, {pairs.partition('(')[0]}",)
     return lines.written(imports, (*runs_read, f"table = distances({pairs})"), figure, "distances")
 

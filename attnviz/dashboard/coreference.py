@@ -64,7 +64,7 @@ def _text(look: Look, window: Window, asked: list[Query], kind: str, place: int)
     answers = [answer_of(window, query, kind, layer, head) for query in asked]
     drawn = coreference_arcs(window, asked, answers)
     marks, words = mention_marks(window.document), window.document.words
-    title = titles.answers(layer, head)
+    title = titles.answers(layer, head, window.trace.model)
 
     def pick(point: dict[str, Any]) -> None:
         names = [name(window, query) for query in asked if query.word == int(point["word"])]
@@ -102,7 +102,7 @@ def _mention(window: Window, asked: list[Query], kind: str) -> None:
 
 def _grid(look: Look, found: Any, kind: str) -> None:
     table = found.table(kind)
-    title = titles.antecedents(kind)
+    title = titles.antecedents(kind, look.wanted.model)
     chart = partial(charts.score_grid, table, "accuracy", title)
     figure = f'charts.score_grid(table, "accuracy", {title!r})'
     grid = figures.framed(chart(theme=figures.theme(), width=figures.wide_of(table)), look.head)
@@ -129,7 +129,7 @@ def python(model: str, kind: str, figure: str) -> str:
     return written(imports, made, figure, "coreference")
 
 
-def arcs_python(model: str, kind: str, place: int, head: tuple[int, int], title: str) -> str:
+def arcs_python(model: str, kind: str, place: int, head: tuple[int, int], title: titles.Title) -> str:
     """The lines that draw the text at a place of a file of the same texts."""
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",

@@ -71,7 +71,7 @@ def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer
     window = computed(key, partial(annotated.first_window, part, model, tokenizer), 1 << 22)
     layer, head = look.head.layer, look.head.head
     drawn = dependency_arcs(window, layer, head, direction)
-    title = titles.answers(layer, head, direction)
+    title = titles.answers(layer, head, window.trace.model, direction)
     chart = partial(charts.arcs, window.document.words, drawn, title=title)
     figures.show(chart(theme=figures.theme()))
     code = arcs_python(look.wanted.model, place, (layer, head), direction, title)
@@ -83,7 +83,7 @@ def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer
 def _grid(look: Look, found: Dependencies, direction: str) -> None:
     relation = choose("Relation", found.relations(1), "relation", width=320)
     table = found.heads_on(relation, direction)
-    title = titles.arcs(relation, direction)
+    title = titles.arcs(relation, direction, look.wanted.model)
     chart = partial(charts.score_grid, table, "accuracy", title)
     figure = f'charts.score_grid(table, "accuracy", {title!r})'
     grid = figures.framed(chart(theme=figures.theme(), width=figures.wide_of(table)), look.head)
@@ -119,7 +119,7 @@ def python(model: str, relation: str, direction: str, figure: str) -> str:
     return written(imports, made, figure, "dependencies")
 
 
-def arcs_python(model: str, place: int, head: tuple[int, int], direction: str, title: str) -> str:
+def arcs_python(model: str, place: int, head: tuple[int, int], direction: str, title: titles.Title) -> str:
     """The lines that draw the sentence at a place of a file of the same sentences."""
     made = (
         f"model, tokenizer = attnviz.load_model({model!r})",

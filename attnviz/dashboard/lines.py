@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..charts import titles
 from .causing import HEAD, HEADS, NAMES, RELEVANCE
 from .runs import Wanted
 
@@ -61,6 +62,10 @@ class Asked:
     def kinds(self) -> tuple[str, ...]:
         """The kind of attention, where a model has several."""
         return (self.kind,) if self.kind in ("encoder", "decoder", "cross") else ()
+
+    def source(self, wanted: Wanted) -> str:
+        """Model and texts, for the subtitle of a figure."""
+        return titles.source(wanted.model, wanted.text, self.question.get("second"))
 
     @property
     def name(self) -> str:

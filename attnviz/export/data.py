@@ -44,6 +44,7 @@ def about(view: str, source: Trace | Head) -> dict[str, Any]:
 
     start = {"attnviz": __version__, "view": view, **place(source)}
     if isinstance(source, Head):
+        start |= {"altered": source.altered} if source.altered else {}
         return {**start, "queries": _tokens(source.rows), "keys": _tokens(source.cols)}
     return {**start, "tokens": _tokens(source.tokens)}
 
