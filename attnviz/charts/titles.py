@@ -25,12 +25,12 @@ def source(model: str, *texts: str | None) -> str:
     """
     known = [text for text in texts if text]
     shown = [quoted(text, TEXT // len(known)) for text in known]
-    return " · ".join([printable(model), *([" and ".join(shown)] if shown else [])])
+    return " · ".join([_line(model), *([" and ".join(shown)] if shown else [])])
 
 
 def quoted(text: str, limit: int = TEXT) -> str:
     """The beginning of a text in quotation marks."""
-    return f"“{short(' '.join(map(printable, text.split())), limit)}”"
+    return f"“{short(_line(text), limit)}”"
 
 
 def both(one: Head, other: Head) -> str:
@@ -52,7 +52,7 @@ def difference(one: Head, other: Head) -> dict[str, str]:
     if places[0] != places[1]:
         return {"text": f"{places[1].capitalize()} less {places[0]}", "subtitle": subtitle}
     models, texts = _once(one.model, other.model), _once(one.row_axis.text, other.row_axis.text)
-    names = [printable(model) for model in models] if len(models) == 2 else [quoted(text, TEXT // 2) for text in texts]
+    names = [_line(model) for model in models] if len(models) == 2 else [quoted(text, TEXT // 2) for text in texts]
     less = f"{names[1]} less {names[0]}" if len(names) == 2 else "the second less the first"
     return {"text": f"{places[0].capitalize()}: {less}", "subtitle": subtitle}
 
@@ -101,6 +101,11 @@ def alignment(moment: str, of: str) -> dict[str, str]:
 def head(layer: int, head: int, of: str) -> dict[str, str]:
     """Of a figure of one head."""
     return {"text": f"Layer {layer}, head {head}", "subtitle": of}
+
+
+def _line(text: str) -> str:
+    """The text in one line, its spaces left as they are."""
+    return " ".join(map(printable, text.split()))
 
 
 def _once(*names: str | None) -> list[str]:
