@@ -241,25 +241,39 @@ def _checked(text: str, span: tuple[int, int], after: int) -> tuple[int, int]:
 
 
 def group(tokens: Sequence[Token], text: str | None, spans: Sequence[tuple[int, int]]) -> tuple[Word, ...]:
-    """The words given by character spans of the text; tokens outside all of them are words of their own."""
+    """The words given by character spans of the text, widened to all that their tokens hold; tokens outside all of them
+    are words of their own."""
     owners = [word_of(token, text, spans) for token in tokens]
     result: list[Word] = []
     for index, (token, owner) in enumerate(zip(tokens, owners, strict=True)):
         if owner is not None and result and index > 0 and owners[index - 1] == owner:
-            result[-1] = replace(result[-1], stop=index + 1)
+            start = result[-1].start
+            result[-1] = Word(_covered(tokens[start : index + 1], text or "", spans[owner]), start, index + 1)
         elif owner is not None and text is not None:
-            result.append(Word(text[slice(*spans[owner])], index, index + 1))
+            result.append(Word(_covered([token], text, spans[owner]), index, index + 1))
         else:
             result.append(Word(token.text, index, index + 1, token.special))
     return tuple(result)
+
+
+def _covered(tokens: Sequence[Token], text: str, span: tuple[int, int]) -> str:
+    """A word's text with all that its tokens hold, which may reach beyond it: "</" is one token, "<" a word."""
+    places = [place for token in tokens for place in _without_space(token, text)]
+    return text[min(span[0], *places) : max(span[1], *places)]
+
+
+def _without_space(token: Token, text: str) -> tuple[int, int]:
+    """Where a token's characters begin and end, without the white space around them."""
+    surface = text[token.start : token.end]
+    start = (token.start or 0) + len(surface) - len(surface.lstrip())
+    return start, start + len(surface.strip())
 
 
 def word_of(token: Token, text: str | None, spans: Sequence[tuple[int, int]]) -> int | None:
     """Which of the ordered character spans holds a token's first character that is not a space."""
     if text is None or token.start is None or token.end is None or token.special:
         return None
-    surface = text[token.start : token.end]
-    place = token.start + len(surface) - len(surface.lstrip())
+    place = _without_space(token, text)[0]
     low, high = 0, len(spans)
     while low < high:
         middle = (low + high) // 2

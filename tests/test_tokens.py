@@ -165,3 +165,15 @@ def test_an_axis_without_its_first_positions():
     rest = axis.after(3)
     assert [str(token) for token in rest.real] == ["3", "4"]
     assert rest.steps == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "labels"),
+    [
+        (("</", "script", "><", "b", ">"), ["</", "script", "><", "b", ">"]),
+        (("it", "'s", " 5", ".", "0", "0", "!!\n"), ["it's", "5", ".", "00", "!!"]),
+    ],
+)
+def test_labels_of_words_hold_all_the_text_of_their_tokens(parts, labels):
+    text = "".join(parts)
+    assert [word.text for word in words(cut(text, *parts), text)] == labels
