@@ -73,6 +73,12 @@ def estimate(shape: AttentionShape, length: int) -> Estimate:
     )
 
 
+def most_tokens(config: Any) -> int | None:
+    """How many positions a configuration has; None where positions are not counted (relative ones, state spaces)."""
+    found = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return found if isinstance(found, int) and found > 0 else None
+
+
 def readable(amount: float) -> str:
     """Bytes in words: "1.5 GiB"."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):

@@ -22,8 +22,9 @@ def estimate(
 ) -> None:
     """What eager attention and attnviz need for a model at a length; the weights are not read."""
     from ..estimate import estimate as estimate_of
-    from ..estimate import readable, shape_of
+    from ..estimate import most_tokens, readable, shape_of
     from ..models import load_config
+    from ..tokens import printable
 
     config = load_config(model)
     shape = shape_of(config)
@@ -38,4 +39,7 @@ def estimate(
         (f"eager, all {shape.calls} x {shape.heads} maps, float32", result.eager_fp32),
         ("attnviz: query, key, logsumexp, statistics, float32", result.attnviz),
     )
+    limit = most_tokens(config)
     output.table(("for one text", f"{length:,} tokens"), [(name, readable(size)) for name, size in rows])
+    if limit is not None and length > limit:
+        output.console().print(f"{printable(model)} itself reads {limit:,} tokens at most")

@@ -84,12 +84,12 @@ def text_of(text: str | None, file: Path | None) -> str:
         return text
     if text is None and sys.stdin.isatty():
         raise UsageError("there is no text: give it as an argument, with --file, or through a pipe")
-    return sys.stdin.read()
+    return sys.stdin.read().removeprefix("\ufeff")
 
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is not UTF-8 text: save it as UTF-8") from error
     except OSError as error:

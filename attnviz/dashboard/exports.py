@@ -105,7 +105,7 @@ def trace_lines(look: sidebar.Look) -> list[str]:
     if wanted.saved:
         return [f"trace = attnviz.load({(wanted.file or wanted.model)!r}){part}"]
     if wanted.file:
-        read = f'text = pathlib.Path({wanted.file!r}).read_text(encoding="utf-8")'
+        read = f'text = pathlib.Path({wanted.file!r}).read_text(encoding="utf-8-sig")'
         return ["import pathlib", read, f"trace = attnviz.inspect({wanted.model!r}, text){part}"]
     return [f"trace = attnviz.inspect({wanted.model!r}, {wanted.text!r}){part}"]
 

@@ -66,8 +66,8 @@ def render(source: Any, kind: str, look: Look | None = None) -> bytes:
 
 
 def pixels(width: str) -> float:
-    """Pixels of a width in mm, cm, in or px ("85mm"); without a unit it is pixels."""
-    units = {"": 1.0, "px": 1.0, "mm": _INCH / 25.4, "cm": _INCH / 2.54, "in": float(_INCH)}
+    """Pixels of a width in mm, cm, in or px ("85mm")."""
+    units = {"px": 1.0, "mm": _INCH / 25.4, "cm": _INCH / 2.54, "in": float(_INCH)}
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\D*?)\s*", width)
     if not found or found[2] not in units or not 40 <= float(found[1]) * units[found[2]] <= 10_000:
         raise UsageError(

@@ -75,6 +75,9 @@ def test_command_needs_no_weights(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "32,768 tokens" in out.splitlines()[0]
     assert "one head's map, float16" in out.splitlines()[1]
     assert "2.0 GiB" in out.splitlines()[1]
+    assert out.splitlines()[-1].endswith("bert itself reads 32 tokens at most")
+    assert run(["estimate", str(folder), "--length", "32"]) == 0
+    assert "at most" not in capsys.readouterr().out
 
 
 def test_command_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,8 +86,10 @@ def test_text_from_a_file_and_from_standard_input(capsys, tmp_path, monkeypatch)
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     by_argument = inspect("minilm", TEXT, "--csv", capsys=capsys).out
     assert inspect("minilm", "--file", str(tmp_path / "text.txt"), "--csv", capsys=capsys).out == by_argument
-    for arguments in ((), ("-",)):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(TEXT))
+    (tmp_path / "marked.txt").write_text(TEXT, encoding="utf-8-sig")
+    assert inspect("minilm", "--file", str(tmp_path / "marked.txt"), "--csv", capsys=capsys).out == by_argument
+    for arguments, given in (((), TEXT), (("-",), TEXT), (("-",), f"\ufeff{TEXT}")):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(given))
         assert inspect("minilm", *arguments, "--csv", capsys=capsys).out == by_argument
 
 
