@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..tokens import Word, named, printable
 from .axis import fit, token_axis
 from .labels import axis_text, parameters, short
+from .legend import between
 from .links import column_of, places_of
 from .theme import MAP, AltairChart, themed
 from .titles import Title
@@ -50,8 +51,9 @@ def alignment_matrix(
         alt.Tooltip("weight:Q", format=".4f"),
         alt.Tooltip("gold:N"),
     ]
-    scale = alt.Scale(type="sqrt", domain=[0, float(table["weight"].max()) or 1.0], range="heatmap")
-    colour = alt.Color("weight:Q", scale=scale, legend=alt.Legend(format="~g", tickCount=5))
+    top = float(table["weight"].max()) or 1.0
+    scale = alt.Scale(type="sqrt", domain=[0, top], range="heatmap")
+    colour = alt.Color("weight:Q", scale=scale, legend=between(0.0, top, root=True))
     weights = base.transform_calculate(**named_words).mark_rect().encode(color=colour, tooltip=tooltip)
     frame: dict[str, Any] = {"style": "second", "filled": False, "strokeWidth": 2.5, "opacity": 1, "tooltip": None}
     frames = [

@@ -12,6 +12,7 @@ from . import titles
 from .axis import TOKENS, fit, position_axis, position_scale
 from .grid import head_axis
 from .labels import axis_text, parameters
+from .legend import around_zero
 from .theme import AltairChart, themed
 from .titles import Title
 
@@ -45,7 +46,7 @@ def difference(
     rows, cols = one.shape
     step = fit(cols, _MARGIN, width, most=30, total=620)
     change = _change(one, other)
-    chart = _cells(change, one, other, step, _scale(top or change.abs().max().item())).properties(
+    chart = _cells(change, one, other, step, top or change.abs().max().item()).properties(
         title=title or titles.difference(one, other),
         description=f"{_place(other)} less {_place(one)}: {rows} queries down, {cols} keys across.",
         width=step * cols,
@@ -60,6 +61,7 @@ def change_grid(
     """Layers down, heads across, a column of positive and negative numbers as colour."""
     import altair as alt
 
+    top = float(table[column].abs().max())
     step = fit(int(table["head"].max()) + 1, 160, width, most=28, total=700)
     chart = (
         alt.Chart(table[["layer", "head", column]])
@@ -67,7 +69,7 @@ def change_grid(
         .encode(
             x=alt.X("head:O", axis=head_axis("head", "top", step)),
             y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
-            color=alt.Color(f"{column}:Q", title=column, scale=_scale(float(table[column].abs().max()))),
+            color=alt.Color(f"{column}:Q", title=column, scale=_scale(top), legend=around_zero(top)),
             tooltip=["layer:O", "head:O", alt.Tooltip(f"{column}:Q", format="+.4f")],
         )
         .properties(
@@ -88,7 +90,7 @@ def _change(one: Head, other: Head) -> Tensor:
     return maps[1] - maps[0]
 
 
-def _cells(change: Tensor, one: Head, other: Head, step: float, scale: alt.Scale) -> Any:
+def _cells(change: Tensor, one: Head, other: Head, step: float, top: float) -> Any:
     import altair as alt
     import pandas as pd
 
@@ -120,7 +122,7 @@ def _cells(change: Tensor, one: Head, other: Head, step: float, scale: alt.Scale
             axis=position_axis(rows, "query", one.shape[0], step, "left"),
         ),
         y2="bottom:Q",
-        color=alt.Color("difference:Q", scale=scale, legend=alt.Legend(format="+.2~g")),
+        color=alt.Color("difference:Q", scale=_scale(top), legend=around_zero(top)),
         tooltip=tooltip,
     )
     return marks.add_params(*parameters(rows, cols)) if max(one.shape) <= TOKENS else marks

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..errors import UsageError
 from ..tokens import printable
 from .axis import fit
+from .legend import between
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
@@ -59,13 +60,14 @@ def head_grid(
     across = len(scales[1].domain)
     step = fit(across, _MARGIN, width, most=28, total=700)
     numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in titles.items()]
+    ends = between(float(table[column].min()), float(table[column].max()))
     chart = (
         alt.Chart(table)
         .mark_rect(cursor="pointer", width={"band": 0.94}, height={"band": 0.94}, cornerRadius=2)
         .encode(
             x=alt.X("head:O", scale=scales[1], axis=head_axis("head", "top", step)),
             y=alt.Y("layer:O", scale=scales[0], axis=head_axis("layer", "left", step)),
-            color=alt.Color(f"{column}:Q", title=titles[column], scale={"range": "heatmap"}),
+            color=alt.Color(f"{column}:Q", title=titles[column], scale={"range": "heatmap"}, legend=ends),
             tooltip=[alt.Tooltip("layer:O"), alt.Tooltip("head:O"), *numbers],
         )
         .properties(

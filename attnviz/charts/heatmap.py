@@ -11,6 +11,7 @@ from ..numbers import shortest
 from ..tokens import printable
 from .axis import TOKENS, fit, position_axis, position_scale, token_axis
 from .labels import axis_text, parameters, short
+from .legend import around_zero, between
 from .pixels import LARGEST, data_url
 from .theme import MAP, AltairChart, themed
 
@@ -132,7 +133,7 @@ def _colour(weights: Tensor, title: str) -> Any:
     import altair as alt
 
     top = _top(weights)
-    scale = alt.Scale(type="sqrt", domain=[0, top], range="heatmap")
+    scale, legend = alt.Scale(type="sqrt", domain=[0, top], range="heatmap"), between(0.0, top, root=True)
     if (weights < 0).any():
-        scale = alt.Scale(domain=[-top, top], domainMid=0, range="diverging")
-    return alt.Color("weight:Q", scale=scale, title=title, legend=alt.Legend(format="~g", tickCount=5))
+        scale, legend = alt.Scale(domain=[-top, top], domainMid=0, range="diverging"), around_zero(top)
+    return alt.Color("weight:Q", scale=scale, title=title, legend=legend)

@@ -9,6 +9,7 @@ from ..tokens import Token
 from .axis import fit
 from .grid import head_axis
 from .labels import numbered
+from .legend import between
 from .theme import MAP, AltairChart, themed
 from .titles import Title
 
@@ -40,7 +41,12 @@ def score_grid(
         .encode(
             x=alt.X("head:O", axis=head_axis("head", "top", step)),
             y=alt.Y("layer:O", axis=head_axis("layer", "left", step)),
-            color=alt.Color(f"{column}:Q", title=column, scale={"range": "heatmap", "reverse": low_is_best, **ends}),
+            color=alt.Color(
+                f"{column}:Q",
+                title=column,
+                scale={"range": "heatmap", "reverse": low_is_best, **ends},
+                legend=between(low, high),
+            ),
             tooltip=["layer:O", "head:O", alt.Tooltip(f"{column}:Q", format=".3f")],
         )
         .properties(
