@@ -234,7 +234,10 @@ class Unkept:
         raise self._refusal()
 
     def _refusal(self) -> UsageError:
-        return UsageError('this trace keeps statistics only: record with keep="qk" to look at weights')
+        return UsageError(
+            'this trace keeps statistics only: record with keep="qk" to look at weights'
+            " (attnviz record without --statistics-only)"
+        )
 
 
 def pool_in_bands(view: WeightView, shape: tuple[int, int], rows: slice, cols: slice, reduce: str) -> Tensor:

@@ -99,7 +99,8 @@ def brackets(text: str, name: str = "text") -> Document:
         else:
             words += _WORD.findall(part)
     if opened:
-        raise DataError(f"{name}: a bracket is not closed, before the word {words[opened[-1] :][:1]}")
+        place = f"before the word {words[opened[-1]]!r}" if opened[-1] < len(words) else "at the end"
+        raise DataError(f"{name}: a bracket is not closed, {place}: write ] and the cluster's number behind its words")
     empty = next((cluster for cluster, spans in clusters.items() for span in spans if span[0] == span[1]), None)
     if empty is not None:
         raise DataError(f"{name}: a bracket of cluster {empty} holds no word")

@@ -6,9 +6,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +21,27 @@ app = typer.Typer(
     epilog="Start with: attnviz dashboard",
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from .. import __version__
+
+        print(f"attnviz {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of no command."""
+
+
 for group in (dashboard, inspect, export, record, heads, evaluation, align, causes, models, estimate, doctor):
     group.register(app)
 
@@ -38,12 +59,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code: Any = app(arguments or ["--help"], prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
-        return 130
+        code = 130
     except BrokenPipeError:
         _drop_stdout()
         return 1
     except Exception as error:
         return _tell(error)
+    if code == 130:  # typer makes it of Ctrl-C
+        print("stopped", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
@@ -82,9 +105,14 @@ def _explain(error: Exception) -> tuple[str, int]:
         return str(error), 2 if isinstance(error, ArgumentError) else 1
     if hasattr(error, "format_message"):  # wrong usage, as typer reports it
         context = getattr(error, "ctx", None)
-        return f"{error.format_message().rstrip('.')}; see {context.command_path if context else 'attnviz'} --help", 2
+        return f"{_plain(error.format_message())}; see {context.command_path if context else 'attnviz'} --help", 2
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror or error}", 1
     if os.environ.get("ATTNVIZ_TRACEBACK"):
         raise error
     return f"{type(error).__name__}: {error}. This is a fault of attnviz; ATTNVIZ_TRACEBACK=1 shows where", 1
+
+
+def _plain(text: str) -> str:
+    """What typer says of a wrong value, without the words of its checker."""
+    return re.sub(r"Input should be a valid integer.*", "must be a whole number", text).rstrip(".")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UsageError
-from .results import Json, Output, TableOutput, Top, counted, tell
+from .results import Json, Output, TableOutput, Top, counted, tell, write
 from .source import File, Head, Kind, Layer, Model, Text, pair_of, text_of, trace_of
 from .source import repeated as repeated_tokens
 
@@ -110,7 +110,9 @@ def roles(
     found = roles_of(scores)
     shown = found if as_json else found.groupby("role", sort=False).head(top)
     about = f"{len(found)} times a head passes a role's threshold; the strongest {top} of each role:"
-    tell(shown, as_json=as_json, about=about, path=output)
+    if output is not None:
+        write(found, output, None)
+    tell(shown, as_json=as_json, about=about)
 
 
 def rollout(
@@ -177,7 +179,12 @@ def compare(
         raise UsageError("--second is compared with one head: give --layer and --head as well")
     one_run = other is None and with_model is None
     if one_run and place is None:
-        raise UsageError("there is nothing to compare with: give a second text, or --with another model or trace")
+        told = (
+            "a trace is compared with another: give --with and a trace (.attn) or a model"
+            if model.endswith(".attn")
+            else "there is nothing to compare with: give a second text, or --with another model or trace"
+        )
+        raise UsageError(told)
     one, two = _pair(model, text, other, with_model, kind)
     if place is not None and (second is not None or not one_run):
         found = compare_heads(one[place], two[place if second is None else pair_of("--second", second)])
@@ -197,6 +204,8 @@ def _pair(
 ) -> tuple[Trace, Trace]:
     """The two traces that are compared; the second reads the first one's text unless it has its own."""
     second = with_model or model
+    if model.endswith(".attn") and text is not None:
+        raise UsageError(f"{model} is a trace and brings its own text: compare it by --with another trace or a model")
     one = trace_of(model, text if model.endswith(".attn") else text_of(text, None), None, kind)
     if other is None and with_model is None:
         return one, one

@@ -38,7 +38,7 @@ def frame(found: pd.DataFrame, columns: Sequence[str] | None = None) -> None:
 
     shown = [name for name in columns or found.columns if name in found]
     rows = [
-        [f"{value:.3f}" if isinstance(value, float) else short(str(value), 44) for value in row]
+        [f"{value:.3f}" if isinstance(value, float) else short(str(value), 64) for value in row]
         for row in found[shown].itertuples(index=False)
     ]
     table(shown, rows, right=[name for name in shown if found[name].dtype.kind in "iuf"])

@@ -15,8 +15,9 @@ _VOCABULARIES = ("tokenizer.json", "*.model", "vocab.*", "spiece.*", "*.tiktoken
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its kind when it has none."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first line of an error's text, with the next where it ends in a colon, or its kind when it has none."""
+    first, *others = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{first} {others[0]}" if first.endswith(":") and others else first
 
 
 def check_config(folder: Path) -> None:

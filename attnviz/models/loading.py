@@ -140,7 +140,7 @@ def _auto_class(config: Any) -> Any:
     import transformers
 
     wanted = (config.architectures or [None])[0]
-    for name in _AUTO_CLASSES:
+    for name in _AUTO_CLASSES if wanted else ():
         auto = getattr(transformers, name)
         if getattr(auto._model_mapping.get(type(config), None), "__name__", None) == wanted:
             return auto

@@ -102,7 +102,8 @@ def test_jsonlines_ends_are_inclusive():
     ("reader", "text", "message"),
     [
         (brackets, "no mention here", "no mention is marked"),
-        (brackets, "[Ann]1 met [her", "a bracket is not closed"),
+        (brackets, "[Ann]1 met [her", "a bracket is not closed, before the word 'her': write ] and"),
+        (brackets, "[Ann]1 met [", "a bracket is not closed, at the end: write ] and the cluster's number behind"),
         (brackets, "Ann]1 slept", 'the "]" at character 4 closes no bracket'),
         (brackets, "[Ann] slept", 'has no cluster behind it: write ]1'),
         (brackets, "[]1 slept [she]1", "a bracket of cluster 1 holds no word"),

@@ -75,6 +75,22 @@ def test_words_of_your_own_in_a_map(attnviz, minilm, tmp_path):
     assert told == "error: the word 'The' is not in the text from character 8 on: give words in order\n"
 
 
+def test_roles_in_a_file_are_all_of_them(attnviz, traced, tmp_path):
+    printed = attnviz("roles", traced, "--top", 1, "-o", tmp_path / "roles.csv").out
+    assert len((tmp_path / "roles.csv").read_text().splitlines()) == int(printed.split()[0]) + 1
+    assert "…" not in printed
+
+
+def test_traces_are_compared_with_traces(attnviz, traced):
+    told = attnviz("compare", traced, code=2).err
+    assert told == "error: a trace is compared with another: give --with and a trace (.attn) or a model\n"
+    for others in (("x",), ("x", "y"), ("x", "--with", traced)):
+        told = attnviz("compare", traced, *others, code=2).err
+        assert told.endswith("a trace is compared with another: give --with and a trace (.attn) or a model\n") or (
+            told.endswith("is a trace and brings its own text: compare it by --with another trace or a model\n")
+        )
+
+
 def test_roles_show_score_threshold_and_source(attnviz):
     found = records(attnviz("roles", "minilm", TEXT, "--json"))
     previous = [row for row in found if row["role"] == "previous token"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import typer.main
 
+from attnviz import __version__
 from attnviz.cli import entry as cli
 from attnviz.errors import ModelError, UsageError
 from attnviz_kernels import ArgumentError, BackendError
@@ -32,6 +33,14 @@ def test_help_fits_a_terminal_and_gives_an_example(path: tuple[str, ...], capsys
     assert f"attnviz {' '.join(path)}".strip() in text.split("Example:" if path else "Start with:")[1]
 
 
+def test_version_and_short_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"attnviz {__version__}\n"
+    for path in ALL:
+        assert cli.run([*path, "-h"]) == 0
+        assert "Usage: attnviz" in capsys.readouterr().out
+
+
 def test_no_command_gives_the_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["attnviz"])
     assert cli.run() == 0
@@ -44,7 +53,10 @@ def test_no_command_gives_the_help(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["nonsense"], "error: No such command 'nonsense'; see attnviz --help"),
         (["estimate"], "error: Missing argument 'model'; see attnviz estimate --help"),
         (["estimate", "minilm", "--length", "0"], "error: Invalid value for '--length': "),
-        (["estimate", "minilm", "--length", "many"], "error: Invalid value for '--length': "),
+        (
+            ["estimate", "minilm", "--length", "many"],
+            "error: Invalid value for '--length': must be a whole number; see attnviz",
+        ),
         (["models", "--nothing"], "error: No such option: --nothing; see attnviz models --help"),
         (["models", "fetch"], "error: name one model to fetch, or give --all"),
         (["models", "fetch", "minilm", "--all"], "error: name one model to fetch, or give --all"),
@@ -69,7 +81,7 @@ def test_wrong_usage(arguments: list[str], line: str, capsys: pytest.CaptureFixt
         (OSError(28, "No space left on device"), 1, "error: output: No space left on device"),
         (KeyError("x"), 1, "error: KeyError: 'x'. This is a fault of attnviz; ATTNVIZ_TRACEBACK=1 shows where"),
         (ModelError("two\nlines \x1b[31mred"), 1, "error: two lines ␛[31mred"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "stopped"),
     ],
 )
 def test_failures_are_one_line_and_an_exit_code(

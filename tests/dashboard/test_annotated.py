@@ -82,7 +82,9 @@ def test_a_mention_is_chosen_by_name(real):
 
 def test_broken_brackets_are_one_line(real):
     app = real("coreference", model="bert", marked="[the cat sat")
-    assert [error.value for error in app.error] == [plain("text: a bracket is not closed, before the word ['the']")]
+    assert [error.value for error in app.error] == [
+        plain("text: a bracket is not closed, before the word 'the': write ] and the cluster's number behind its words")
+    ]
 
 
 def test_a_file_is_read(real, model_folder):

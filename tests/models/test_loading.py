@@ -84,6 +84,17 @@ def test_vision_model_has_no_tokenizer(tmp_path: Path) -> None:
         load_reader(str(tmp_path))
 
 
+def test_config_that_names_no_class_and_one_with_a_wrong_number(folder: Path) -> None:
+    change_config(folder, architectures=None)
+    assert type(load_model(folder)[0]).__name__ == "BertModel"
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"bert has no weights"):
+        load_model(folder)
+    change_config(folder, hidden_size="many")
+    with pytest.raises(ModelError, match=r"cannot be loaded: Validation error for field 'hidden_size': .+"):
+        load_model(folder)
+
+
 def test_every_model_of_text_needs_its_tokenizer(tmp_path: Path) -> None:
     llama().save_pretrained(tmp_path / "llama")
     with pytest.raises(ModelError, match=r"llama has no tokenizer files, such as tokenizer\.json; write them there"):
