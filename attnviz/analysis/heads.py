@@ -37,7 +37,8 @@ def heads_table(trace: Trace) -> pd.DataFrame:
     entropy              nats; entropy_normalised divides by ln(visible keys), rows that see one key left out
     largest              largest weight of a row
     distance             expected distance in tokens
-    own, previous, next  weight on the query's own token, the one before and the one after
+    own, previous, next  weight on the query's own token, the one before and the one after, 0 in the row that has none:
+                         of N tokens the most that previous can be is (N - 1) / N
     first                weight on the first token
     special, punctuation weight on special tokens ([CLS], [SEP], BOS ...) and on punctuation
     sink                 weight on a learned sink, which is no token

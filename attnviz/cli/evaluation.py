@@ -33,6 +33,8 @@ Start = Annotated[
 ]
 NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 
+FEW = 100
+"""Below that many cases the best of many heads is luck; see docs/limits.md."""
 SENTENCE = 126
 """Tokens of a sentence that are drawn."""
 
@@ -106,6 +108,8 @@ def coref(
         about = {"model": model, "candidates": candidates, "reading": found.reading}
         out.as_json(about | {name: records(table) for name, table in tables.items()})
         return
+    if len(found.queries) < FEW:
+        out.console().print(f"warning: {len(found.queries)} mentions are scored, below {FEW} do not trust a best head")
     out.console().print(f"{found.reading}.\nShare of them whose antecedent is found, among any {candidates}.")
     for name, table in tables.items():
         out.console().print(f"\n{TITLES[name]}:")
@@ -176,4 +180,7 @@ def deps(
     heads = found.heads_on(relation or "all", direction)
     title = titles.arcs(relation or "all", direction, model)
     chart = lambda: score_grid(heads.drop_duplicates(["layer", "head"]), "accuracy", title)  # noqa: E731
-    tell(found.table(minimum) if relation is None else heads, as_json=as_json, top=top, path=output, chart=chart)
+    few = [name for name in found.relations(1) if name not in found.relations(minimum)]
+    about = f"left out for fewer than {minimum} arcs (--minimum): {', '.join(few)}" if few and relation is None else ""
+    table = found.table(minimum) if relation is None else heads
+    tell(table, as_json=as_json, top=top, path=output, chart=chart, about=about)

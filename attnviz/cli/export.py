@@ -68,7 +68,12 @@ def export(
         int | None, typer.Option(min=1, help="How many links the view links shows.", show_default="40")
     ] = None,
     query: Annotated[
-        int | None, typer.Option(min=0, help="Position that the view gradients is of.", show_default="the last word")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Position that the view gradients is of and the view scaling shows first.",
+            show_default="the last that is no special token",
+        ),
     ] = None,
     format: Annotated[
         str | None, typer.Option(help="svg, png, pdf, html, json, csv or parquet.", show_default="by ending")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from ..trace import Trace
 
+LOCAL = 6
+"""Tokens that the role local needs: in fewer no head can look 5 tokens away."""
 Token = Annotated[int, typer.Option(help="Position of the token; -1 is the last.")]
 
 
@@ -49,7 +51,7 @@ def heads(
     With --layer and --head row by row: the same columns for every token that the head looks from.
     """
     from ..analysis.heads import head_rows
-    from ..charts import score_grid
+    from ..charts import score_grid, titles
 
     if layer is not None or head is not None:
         if layer is None or head is None or lines:
@@ -64,7 +66,8 @@ def heads(
         names = ", ".join(str(name) for name in table if name not in ("layer", "head"))
         raise UsageError(f"--sort must be one of {names}, got {sort!r}")
     table = table.sort_values(sort, ascending=False, kind="stable", ignore_index=True)
-    tell(table, as_json=as_json, top=top, path=output, chart=lambda: score_grid(table, sort, f"Every head's {sort}"))
+    title = {"text": f"Every head's {sort}", "subtitle": titles.source(model)}
+    tell(table, as_json=as_json, top=top, path=output, chart=lambda: score_grid(table, sort, title))
 
 
 def over_lines(model: str, text: str, kind: str | None) -> pd.DataFrame:
@@ -102,14 +105,18 @@ def roles(
     from ..analysis.roles import roles as roles_of
 
     trace = trace_of(model, text, file, None)
-    scores = trace.heads()
+    if len(trace.tokens) < 2:
+        raise UsageError("roles need a text of at least 2 tokens, this one has 1: every head looks at it alone")
+    short = len(trace.tokens) < LOCAL
+    scores = trace.heads().drop(columns="distance" if short else [], errors="ignore")
     if has_offsets(trace):
         scores = scores.merge(positional(trace), on=["layer", "head"])
     if repeated:
         scores = scores.merge(repeated_tokens(model), on=["layer", "head"])
     found = roles_of(scores)
     shown = found if as_json else found.groupby("role", sort=False).head(top)
-    about = f"{len(found)} times a head passes a role's threshold; the strongest {top} of each role:"
+    left_out = f" (local left out, it needs {LOCAL} tokens)" if short else ""
+    about = f"{len(found)} times a head passes a role's threshold{left_out}; the strongest {top} of each role:"
     if output is not None:
         write(found, output, None)
     tell(shown, as_json=as_json, about=about)
@@ -224,9 +231,14 @@ def sparsity(
     output: TableOutput = None,
 ) -> None:
     """What a head would lose under local, streaming, top-k, block or linear attention."""
+    from ..analysis.sparsity import head_value
     from ..analysis.sparsity import sparsity as sparsity_of
 
     trace = trace_of(model, text, file, None, keep="qkv")
     chosen = trace[layer if layer is not None else trace.layers[0], head or 0]
-    about = f"layer {chosen.layer} head {chosen.head}: mass kept, keys kept, error of the output"
-    tell(sparsity_of(chosen), as_json=as_json, about=about, path=output)
+    table, about = sparsity_of(chosen), f"layer {chosen.layer} head {chosen.head}: mass kept, keys kept"
+    if head_value(chosen) is None:
+        table, about = table.drop(columns="error"), f'{about} (no values, so no error: record with keep="qkv")'
+    else:
+        about += ", error of the output"
+    tell(table, as_json=as_json, about=about, path=output)

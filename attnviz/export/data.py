@@ -151,10 +151,11 @@ def _blocks(head: Head) -> pd.DataFrame:
     return pd.DataFrame({"layer": head.layer, "head": head.head, **numbers})
 
 
-def scaling(head: Head) -> dict[str, Any]:
-    """Raw scores and the model's weights, the divisor, and the entropy at other divisors."""
-    scores = scores_of(head, None)
+def scaling(head: Head, query: int | None = None) -> dict[str, Any]:
+    """The query shown first, raw scores and the model's weights, the divisor, and the entropy at other divisors."""
+    scores = scores_of(head, query)
     return {
+        "query": scores.chosen,
         "divisor": scores.divisor,
         "formula": scores.formula,
         "scores": records(scores.cells.rename(columns=_NAMES)),
@@ -162,9 +163,9 @@ def scaling(head: Head) -> dict[str, Any]:
     }
 
 
-def scaling_table(head: Head) -> pd.DataFrame:
+def scaling_table(head: Head, query: int | None = None) -> pd.DataFrame:
     """One row per query and visible key."""
-    return scores_of(head, None).cells.rename(columns=_NAMES)
+    return scores_of(head, query).cells.rename(columns=_NAMES)
 
 
 def as_records(name: str, table: Callable[..., pd.DataFrame]) -> Callable[..., dict[str, Any]]:

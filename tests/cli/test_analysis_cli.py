@@ -168,6 +168,23 @@ def test_what_compare_needs(attnviz):
     assert told == "error: --second is compared with one head: give --layer and --head as well\n"
 
 
+def test_sparsity_of_a_trace_without_values_has_no_error(attnviz, minilm, tmp_path):
+    traced = tmp_path / "weights.attn"
+    inspect(minilm, "The bank.").save(traced)
+    told = attnviz("sparsity", traced).out
+    assert 'mass kept, keys kept (no values, so no error: record with keep="qkv")' in told
+    assert "nan" not in told
+    assert set(records(attnviz("sparsity", traced, "--json"))[0]) == {"pattern", "mass", "keys"}
+
+
+def test_roles_that_a_text_is_too_short_for_are_left_out(attnviz, smollm2):
+    assert "(local left out, it needs 6 tokens)" in attnviz("roles", "minilm", "The bank").out
+    assert "local" not in {row["role"] for row in records(attnviz("roles", "minilm", "The bank", "--json"))}
+    assert "local" in {row["role"] for row in records(attnviz("roles", "minilm", TEXT, "--json"))}
+    told = attnviz("roles", "smollm2", "The", code=2).err
+    assert told == "error: roles need a text of at least 2 tokens, this one has 1: every head looks at it alone\n"
+
+
 def test_sparsity_has_errors_of_the_output(attnviz):
     found = records(attnviz("sparsity", "minilm", TEXT, "--layer", 0, "--head", 2, "--json"))
     local = next(row for row in found if row["pattern"] == "local 16")
@@ -243,6 +260,7 @@ def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
     assert "3 of 3 mentions with an antecedent have one in view" in told
     assert "Share of them whose antecedent is found, among any preceding mention." in told
     assert "same head word else nearest" in told
+    assert told.startswith("warning: 3 mentions are scored, below 100 do not trust a best head\n")
     assert "The best head of one half" in told
     options = ("--candidates", "other word", "--overlap", 1, "--random-weights", "-o", tmp_path / "c.csv")
     found = records(attnviz("coref", "minilm", tmp_path / "texts.txt", "--json", *options))
@@ -277,6 +295,8 @@ def test_deps_needs_conllu(attnviz, tmp_path):
     found = records(attnviz("deps", "minilm", tmp_path / "a.conllu", "--minimum", 2, "--json"))
     assert {row["relation"] for row in found} == {"all", "nsubj", "obj"}
     assert {row["n"] for row in found} == {6, 12}
+    told = attnviz("deps", "minilm", tmp_path / "a.conllu").out
+    assert told.startswith("left out for fewer than 50 arcs (--minimum): nsubj, obj\n")
     subjects = ("deps", "minilm", tmp_path / "a.conllu", "--relation", "nsubj")
     heads = records(attnviz(*subjects, "--json", "-o", tmp_path / "deps.svg"))
     assert len(heads) == 144
