@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnviz_kernels import Statistics
 
+from .arguments import check_numbers, check_whole, refuse
 from .composed import each
 from .errors import BudgetError, UsageError
 from .estimate import readable
@@ -114,6 +115,9 @@ class Head:
 
         Raises BudgetError when they would take more than `budget` bytes.
         """
+        for name, part in (("rows", rows), ("cols", cols)):
+            if not isinstance(part, slice):
+                raise refuse(name, "a range, such as slice(0, 16)", part)
         count = len(range(*rows.indices(self.shape[0]))) * len(range(*cols.indices(self.shape[1])))
         if count == 0:
             raise UsageError(
@@ -206,4 +210,6 @@ class Head:
         """The `count` strongest links, of the whole map or of some rows: row, column, weight, strongest first."""
         from .analysis.links import strongest_links
 
+        check_whole("count", count)
+        check_numbers("rows", rows)
         return strongest_links(self, count, rows)

@@ -21,6 +21,7 @@ from torch import Tensor
 from attnviz_kernels import Mask, Statistics, View
 
 from . import __version__
+from .arguments import check_numbers, path_of
 from .composed import Difference, Stacked, Unkept
 from .errors import TraceFileError, UsageError
 from .files import check_place, written
@@ -62,7 +63,8 @@ def save(
     """
     from safetensors.torch import save_file
 
-    path = Path(path)
+    path = path_of(path)
+    check_numbers("layers", layers)
     check_place(path)
     tensors: dict[str, Tensor] = {}
     kept = [record for record in trace.records if layers is None or record.layer in layers]
@@ -90,7 +92,9 @@ def load(path: str | Path) -> Trace:
     """
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
+    path = path_of(path)
+    if path.is_dir():
+        raise TraceFileError(f"{path} is a folder: give a file in it, written by trace.save or attnviz record")
     if not path.is_file():
         raise TraceFileError(f"{path} does not exist: give a file written by trace.save or attnviz record")
     try:

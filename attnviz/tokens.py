@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .arguments import refuse
 from .errors import UsageError
 
 _VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -213,6 +214,8 @@ def word_spans(text: str | None, rule: Cut) -> list[tuple[int, int]]:
         if rule not in WORD_RULES:
             raise UsageError(f"words can be cut at {' or '.join(WORD_RULES)}, not at {rule!r}")
         return [match.span() for match in WORD_RULES[rule].finditer(text or "")]
+    if not isinstance(rule, Sequence):
+        raise refuse("words", f"cut at {' or '.join(WORD_RULES)}, or listed in order", rule)
     if text is None:
         raise UsageError("these tokens have no place in a text, so no words of your own can be matched with them")
     spans: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ LIBRARY = ROOT / "attnviz"
 
 LIBRARY_LAYERS = (
     {"errors", "axes"},
-    {"estimate", "numbers", "files", "typed"},
+    {"arguments", "estimate", "numbers", "files", "typed"},
     {"tokens", "views", "composed", "statespace", "head", "trace", "variants", "storage"},
     {"models"},
     {"recording"},

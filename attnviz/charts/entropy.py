@@ -15,6 +15,7 @@ from ..tokens import printable
 from .axis import TOKENS, fit, position_axis, position_scale
 from .heatmap import heading
 from .labels import axis_text, parameters
+from .sources import check_head
 from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def entropy(
 
     if isinstance(source, Trace):
         return themed(_by_layer(source, table, normalised, width), theme)
+    check_head(source)
     return themed(_by_query(source, normalised, width), theme)
 
 

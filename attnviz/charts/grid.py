@@ -8,6 +8,7 @@ from ..errors import UsageError
 from ..tokens import printable
 from .axis import fit
 from .legend import between
+from .sources import check_trace
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def head_grid(
     be added to it.
     """
     import altair as alt
+
+    check_trace(trace)
 
     table = trace.heads() if table is None else table
     titles = {name: title for name, title in (COLUMNS | PROBED).items() if name in table}

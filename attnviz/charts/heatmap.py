@@ -13,6 +13,7 @@ from .axis import TOKENS, fit, position_axis, position_scale, token_axis
 from .labels import axis_text, parameters, short
 from .legend import around_zero, between
 from .pixels import LARGEST, data_url
+from .sources import check_head
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def heatmap(head: Head, *, theme: str | None = "screen", width: int | None = Non
 
     Beyond 512 tokens a side the picture shows block means. width: pixels of the whole figure.
     """
+    check_head(head)
     rows, cols = head.shape
     step = _step(head, width)
     drawn = _cells(head, step) if max(rows, cols) <= TOKENS else _picture(head, step)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .axis import TOKENS
 from .heatmap import heading
 from .labels import numbered, short, tooltips
+from .sources import check_head
 from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
     """
     import altair as alt
 
+    check_head(head)
     table = head.links(count)
     left, right = _listed(table["row"], head.rows), _listed(table["column"], head.cols)
     shown = f"{len(table)} strongest of {head.shape[0] * head.shape[1]:,} links"

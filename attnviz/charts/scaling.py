@@ -13,6 +13,7 @@ from .axis import fit, position_axis, position_scale
 from .heatmap import heading
 from .labels import AxisText, axis_text, numbered, parameters
 from .scores import Scores, scores_of
+from .sources import check_head
 from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def scaling(
     """
     import altair as alt
 
+    check_head(head)
     scores = scores_of(head, query)
     sink = () if scores.view.sinks is None else (Token(None, "sink", "sink", special=True),)
     keys = (*head.cols, *sink)

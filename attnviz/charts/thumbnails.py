@@ -12,6 +12,7 @@ from ..tokens import printable
 from .axis import fit
 from .grid import head_scales
 from .pixels import data_url
+from .sources import check_trace
 from .theme import MAP, AltairChart, themed
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def thumbnails(
     """
     import altair as alt
     import pandas as pd
+
+    check_trace(trace)
 
     maps = small_maps(trace) if maps is None else maps
     tops = {place: torch.nan_to_num(blocks).abs().max().item() for place, blocks in maps.items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..arguments import path_of, refuse
 from ..errors import UsageError
 from ..files import check_place, write
 from .figure import VIEWS, Figure, check_options, check_view, figure
@@ -39,9 +40,12 @@ def export(source: Any, path: str | Path, format: str | None = None, *, look: Lo
     The file appears whole or not at all. Raises UsageError for a format that is unknown or does not fit the source, and
     for a place that cannot be written to; warns of characters that no font can draw.
     """
-    kind = check_target(path, format)
-    write(Path(path), render(source, kind, look))
-    return Path(path)
+    place = path_of(path)
+    if not isinstance(look, Look | None):
+        raise refuse("look", 'a Look, such as Look("dark")', look)
+    kind = check_target(place, format)
+    write(place, render(source, kind, look))
+    return place
 
 
 def check_target(path: str | Path, format: str | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import charts
+from ..charts.sources import check_trace
 from ..errors import UsageError
 from ..head import Head
 from ..tokens import Cut
@@ -130,6 +131,7 @@ def figure(
     of (the last that is no special token), table stands in for `trace.heads()` in
     `heads`, with further columns; shuffled is what `order` shows, from `attnviz.export.shuffling`.
     """
+    check_trace(trace)
     check_view(view)
     asked = {"column": column, "shared": shared, "normalised": normalised, "words": words, "special": special}
     choice = {"count": count, "query": query, "table": table, "shuffled": shuffled}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import refuse
 from ..errors import AttnvizError, BudgetError, ModelError
 from ..estimate import readable
 from . import cache, files, gguf, quiet
@@ -59,6 +60,8 @@ def load_model(
     """
     import torch
 
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise refuse("dtype", "a type of torch, such as torch.float16", dtype)
     source = locate(name_or_path, allow_hub)
     with _one_line(source), quiet.transformers():
         dtype = torch.float32 if dtype is None else dtype

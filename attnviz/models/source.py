@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..arguments import refuse
 from ..errors import ModelError
 from .bundled import BUNDLED, fetch
 
@@ -42,6 +43,8 @@ class Source:
 
 def locate(name_or_path: str | Path, allow_hub: bool) -> Source:
     """The source of a model; fetches a bundled one. ModelError when the name means nothing."""
+    if not isinstance(name_or_path, str | Path):
+        raise refuse("a model to load", "named: a bundled name, a folder, a .gguf file or a hub id", name_or_path)
     name = str(name_or_path)
     if name in BUNDLED:
         return Source(name, str(fetch(name)))

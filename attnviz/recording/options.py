@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ..arguments import refuse
 from ..errors import UsageError
 
 KEEP = ("qk", "qkv", "statistics", "weights")
@@ -31,7 +32,9 @@ class Options:
             raise UsageError("layers must name at least one layer, got none")
         if self.heads is not None and (not self.heads or self.heads[0] < 0):
             raise UsageError(f"heads must name at least one head, counting from zero, got {list(self.heads)}")
-        if self.budget is not None and self.budget <= 0:
+        if self.budget is not None and (not isinstance(self.budget, int | float) or self.budget <= 0):
             raise UsageError(f"budget must be a positive number of bytes, got {self.budget}")
+        if self.dtype is not None and not isinstance(self.dtype, torch.dtype):
+            raise refuse("dtype", "a type of torch, such as torch.float16", self.dtype)
         if self.dtype is not None and not self.dtype.is_floating_point:
             raise UsageError(f"dtype must be a floating point type, got {self.dtype}")

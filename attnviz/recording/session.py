@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..arguments import check_numbers, check_text, path_of, refuse
 from ..errors import RecordingError, UsageError
 from ..trace import Trace
 from .active import leave, listen
@@ -62,6 +63,8 @@ def record(
     Raises UsageError for wrong arguments, RecordingError where attention cannot be recorded exactly, BudgetError
     before the budget is exceeded.
     """
+    _check_model(model, tokenizer)
+    _check_labels(tokens)
     options = make_options(keep=keep, layers=layers, heads=heads, dtype=dtype, budget=budget, spill=spill)
     recorder = Recorder(Trace(model=type(model).__name__, revision=revision(model)), options, tokenizer, tokens)
     with recording(model, recorder):
@@ -76,11 +79,17 @@ def inspect(model: Any, text: str, *, start: bool = False, **options: Any) -> Tr
     """
     from ..models import load_model
 
-    if not text.strip():
-        raise UsageError("the text is empty: give at least one word")
-    network, tokenizer = model if isinstance(model, tuple) else load_model(model)
+    check_text(text)
+    _check_names(options)
+    if isinstance(model, nn.Module):
+        raise UsageError("a model alone cannot read a text: give (model, tokenizer)")
+    network, tokenizer = _two(model) if isinstance(model, tuple) else load_model(model)
+    _check_model(network, tokenizer)
+    if tokenizer is None:
+        raise UsageError("this model has no tokenizer, which reads the text: give (model, tokenizer)")
     name = model if isinstance(model, str) else type(network).__name__
     labels = options.pop("tokens", None)
+    _check_labels(labels)
     trace = Trace(model=name, revision=revision(network))
     recorder = Recorder(trace, make_options(**options), tokenizer, labels)
     recorder.text = text
@@ -94,6 +103,32 @@ def inspect(model: Any, text: str, *, start: bool = False, **options: Any) -> Tr
         else:
             network(**inputs, **_few_logits(network))
     return recorder.trace
+
+
+def _two(pair: tuple[Any, ...]) -> tuple[Any, Any]:
+    if len(pair) != 2:
+        raise UsageError(f"a loaded model is given as (model, tokenizer), got a tuple of {len(pair)}")
+    return pair[0], pair[1]
+
+
+def _check_model(model: Any, tokenizer: Any) -> None:
+    """UsageError unless both are what their names say; there may be no tokenizer."""
+    if not isinstance(model, nn.Module):
+        raise refuse("the model", "a loaded torch module (attnviz.load_model gives one, with its tokenizer)", model)
+    if tokenizer is not None and not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise refuse("the tokenizer", "one of transformers, such as AutoTokenizer gives", tokenizer)
+
+
+def _check_labels(tokens: Any) -> None:
+    if tokens is not None and (isinstance(tokens, str) or not isinstance(tokens, Sequence | Mapping)):
+        raise refuse("tokens", "a list of labels, or one for each side by its name", tokens)
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    known = ("tokens", *signature(make_options).parameters)
+    for name in options:
+        if name not in known:
+            raise UsageError(f"there is no option {name!r}: the options of inspect are start, {', '.join(known)}")
 
 
 def _few_logits(model: nn.Module) -> dict[str, int]:
@@ -136,13 +171,15 @@ def make_options(
     spill: str | Path | None = None,
 ) -> Options:
     """Options as `record` takes them."""
+    check_numbers("layers", layers)
+    check_numbers("heads", heads)
     return Options(
         keep,
         None if layers is None else frozenset(layers),
         None if heads is None else tuple(sorted(set(heads))),
         dtype,
         budget,
-        None if spill is None else Path(spill),
+        None if spill is None else path_of(spill),
     )
 
 
