@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..head import Head
     from ..trace import Trace
 
-BARS = 2048
-"""Bars that are drawn of one head; of longer texts, each is the mean of neighbouring queries."""
+BARS = 256
+"""Queries of one head that are drawn one by one; of longer texts as many groups of neighbours, as steps."""
 _MARGIN = 72
 """Pixels that axis and padding take beside the bars."""
 
@@ -38,7 +38,8 @@ def entropy(
     theme: str | None = "screen",
     width: int | None = None,
 ) -> AltairChart:
-    """Entropy of every head of a trace by layer, or of every query of one head.
+    """Entropy of every head of a trace by layer, or of every query of one head; beyond 256 queries the mean of
+    neighbouring ones as a line, in a band from their least to their most.
 
     The grey line is the most there could be: ln of the number of visible keys, reached by equal weights; normalised
     entropy is divided by it, so that 1 is the most. table is `trace.heads()` where it was computed before.
@@ -95,53 +96,90 @@ def _limit(value: float, column: str) -> Any:
     )
 
 
+def _groups(values: Tensor, edges: list[int]) -> list[Tensor]:
+    """The values of each group of queries, without queries that see no key."""
+    groups = [values[start:stop] for start, stop in pairwise(edges)]
+    return [group[group.isfinite()] for group in groups]
+
+
 def _means(values: Tensor, edges: list[int]) -> list[float]:
-    """The mean of each block, without queries that see no key."""
-    seen = values.masked_fill(values.isinf(), torch.nan)
-    return [torch.nanmean(seen[start:stop]).item() for start, stop in pairwise(edges)]
+    return [group.mean().item() for group in _groups(values, edges)]
+
+
+def _table(head: Head, normalised: bool, edges: list[int], gap: float) -> pd.DataFrame:
+    """One row a query, or a group of them: where it stands, mean, least and most entropy, and the most possible."""
+    import pandas as pd
+
+    values = normalised_entropy(head) if normalised else head.entropy
+    groups = _groups(values, edges)
+    return pd.DataFrame(
+        {
+            "query": edges[:-1],
+            "last": [stop - 1 for stop in edges[1:]],
+            "start": [start + gap for start in edges[:-1]],
+            "stop": [stop - gap for stop in edges[1:]],
+            "entropy": [group.mean().item() for group in groups],
+            "least": [group.min().item() if len(group) else torch.nan for group in groups],
+            "highest": [group.max().item() if len(group) else torch.nan for group in groups],
+            "most": [1.0] * len(groups) if normalised else _means(torch.log(head.visible.double()), edges),
+        }
+    )
 
 
 def _by_query(head: Head, normalised: bool, width: int | None) -> Any:
     import altair as alt
-    import pandas as pd
 
     count = head.shape[0]
     text = axis_text(head.rows)
     step = fit(count, _MARGIN, width, most=24, total=760)
-    gap = 0.08 if count <= TOKENS else 0.0
     edges = pool_edges(count, BARS)
-    table = pd.DataFrame(
-        {
-            "query": edges[:-1],
-            "start": [start + gap for start in edges[:-1]],
-            "stop": [stop - gap for stop in edges[1:]],
-            "entropy": _means(normalised_entropy(head) if normalised else head.entropy, edges),
-            "most": [1.0] * (len(edges) - 1) if normalised else _means(torch.log(head.visible.double()), edges),
-        }
-    )
+    grouped = count > BARS
+    axis = position_axis(text, "query", count, step, "bottom")
     base = (
-        alt.Chart(table)
+        alt.Chart(_table(head, normalised, edges, 0.08 if count <= TOKENS else 0.0))
         .transform_calculate(token=f"{text.whole.name}[datum.query]")
-        .encode(
-            x=alt.X("start:Q", scale=position_scale(count), axis=position_axis(text, "query", count, step, "bottom")),
-            x2="stop:Q",
-            tooltip=[
-                alt.Tooltip("token:N", title="query"),
-                alt.Tooltip("entropy:Q", format=".3f", title=_UNIT[normalised]),
-                alt.Tooltip("most:Q", format=".3f", title="most possible"),
-            ],
-        )
+        .encode(x=alt.X("start:Q", scale=position_scale(count), axis=axis), tooltip=_tooltip(normalised, grouped))
     )
-    y = alt.Y("entropy:Q", title=_UNIT[normalised], axis={"grid": True, "tickCount": 6})
-    bars = base.mark_rect(style="accent").encode(y=y, y2=alt.datum(0))
-    limit = base.mark_rule(style="muted").encode(y="most:Q")
+    title = heading(head)
+    if grouped:
+        size = max(stop - start for start, stop in pairwise(edges))
+        title["subtitle"] += (
+            f" · line: means of up to {size} neighbouring queries; band: from their least to their most"
+        )
     return (
-        alt.layer(bars, limit)
+        alt.layer(*_marks(base, normalised, grouped), base.mark_rule(style="muted").encode(x2="stop:Q", y="most:Q"))
         .properties(
-            title={**heading(head), "text": f"Entropy of layer {head.layer}, head {head.head}"},
+            title={**title, "text": f"Entropy of layer {head.layer}, head {head.head}"},
             description=f"Entropy of each query of layer {head.layer}, head {head.head}, and the most it could be.",
             width=step * count,
             height=220,
         )
         .add_params(*parameters(text))
     )
+
+
+def _marks(base: Any, normalised: bool, grouped: bool) -> list[Any]:
+    """A bar a query, or a band and a line."""
+    import altair as alt
+
+    look: dict[str, Any] = {"title": _UNIT[normalised], "axis": {"grid": True, "tickCount": 6}}
+    if not grouped:
+        y = alt.Y("entropy:Q", **look)
+        return [base.mark_rect(style="accent").encode(x2="stop:Q", y=y, y2=alt.datum(0))]
+    y = alt.Y("least:Q", scale={"domainMin": 0}, **look)
+    band = base.mark_rect(style="accent", opacity=0.3).encode(x2="stop:Q", y=y, y2="highest:Q")
+    line = base.mark_line(style="accent", strokeWidth=1.5, interpolate="step-after", tooltip=None)
+    return [band, line.encode(y="entropy:Q")]
+
+
+def _tooltip(normalised: bool, grouped: bool) -> list[Any]:
+    import altair as alt
+
+    place = [alt.Tooltip("query:Q", title="from query"), alt.Tooltip("last:Q", title="to query")]
+    ends = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("least", "highest")]
+    return [
+        *(place if grouped else [alt.Tooltip("token:N", title="query")]),
+        alt.Tooltip("entropy:Q", format=".3f", title=("mean " if grouped else "") + _UNIT[normalised]),
+        *(ends if grouped else []),
+        alt.Tooltip("most:Q", format=".3f", title="most possible"),
+    ]

@@ -128,7 +128,7 @@ def figure(
     could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps. The
     html of a `map` holds 1,024 queries and keys at full resolution, from the row and column that region names, and
     coarser levels of all others. count is how many `links` there are (40), query is the position that `gradients` are
-    of (the last that is no special token), table stands in for `trace.heads()` in
+    of and that `scaling` shows first (the last that is no special token), table stands in for `trace.heads()` in
     `heads`, with further columns; shuffled is what `order` shows, from `attnviz.export.shuffling`.
     """
     check_trace(trace)
@@ -173,7 +173,7 @@ OPTIONS = {
     "special": ("heatmap", "map"),
     "region": ("map",),
     "count": ("links",),
-    "query": ("gradients",),
+    "query": ("scaling", "gradients"),
 }
 """The views that an option is for."""
 

@@ -12,6 +12,7 @@ from attnviz.errors import UsageError
 from attnviz.export import figure, render
 from attnviz.export.lessons import toy
 from attnviz.export.shuffling import shuffled_toy
+from attnviz.recording import inspect
 from attnviz.tokens import TokenAxis
 
 
@@ -125,7 +126,7 @@ def test_a_region_that_is_none(capsys):
         ("scaling", {"special": "hidden"}, "special is for the view heatmap or map, not for scaling"),
         ("heatmap", {"region": (1, 2)}, "region is for the view map, not for heatmap"),
         ("heatmap", {"count": "9"}, "count is for the view links, not for heatmap"),
-        ("scaling", {"query": "0"}, "query is for the view gradients, not for scaling"),
+        ("heatmap", {"query": "0"}, "query is for the view scaling or gradients, not for heatmap"),
         ("map", {"special": "gone"}, "special must be one of shown, hidden, renormalised, got 'gone'"),
     ],
 )
@@ -138,3 +139,12 @@ def test_options_that_a_view_does_not_have(view, options, line, capsys):
     ]
     assert run(["export", "minilm", "text", "--view", view, *flags, "-o", "x.html"]) == 2
     assert line in capsys.readouterr().err
+
+
+def test_scaling_shows_the_query_that_is_asked_for(smollm2):
+    trace = inspect(smollm2, "The bank of the river.")
+    for query, shown in ((None, len(trace.tokens) - 1), (2, 2)):
+        made = figure(trace, "scaling", 1, 2, query=query)
+        assert made.document()["query"] == shown
+        chosen = [param for param in made.chart().to_dict()["params"] if param["name"] == "chosen"]
+        assert [param["value"] for param in chosen] == [[{"query": shown}]]
