@@ -64,7 +64,7 @@ def choose_number(label: str, options: Sequence[int], key: str, first: int) -> i
 
 def position(label: str, count: int, key: str, first: int = 0) -> int:
     """A number from 0 to count - 1 that opens on `first`; what is chosen always stands in the URL."""
-    asked = st.query_params.get(key)
+    asked = asked_of_address(key)
     if asked is not None and not (asked.isdigit() and int(asked) < count):
         have = f"there is 0 to {count - 1}"
         message = f"{label} {asked!r} from the address does not exist here, showing {first}: {have}"
@@ -72,6 +72,31 @@ def position(label: str, count: int, key: str, first: int = 0) -> int:
     _keep_within(key, range(count), first)
     chosen = st.number_input(label, 0, count - 1, None, key=key, bind="query-params")
     return first if chosen is None else int(chosen)
+
+
+def remember_address() -> None:
+    """Keep what the address said when it was opened; what it says later, widgets wrote."""
+    st.session_state.setdefault("opened", dict(st.query_params))
+
+
+def asked_of_address(key: str) -> str | None:
+    """What the address asked for when it was opened, told once; None where a widget spoke since."""
+    asked: str | None = st.session_state.setdefault("opened", {}).pop(key, None)
+    return asked if asked == st.query_params.get(key) else None
+
+
+def keep_range(key: str, low: float, high: float) -> None:
+    """Bring a range that was chosen within other bounds into these: an end that lay on its bound stays on it."""
+    last = st.session_state.get(f"{key}_bounds", (low, high))
+    st.session_state[f"{key}_bounds"] = low, high
+    if key not in st.session_state:
+        return
+    chosen = st.session_state[key]
+    first = low if chosen[0] <= last[0] else max(low, chosen[0])
+    final = high if chosen[1] >= last[1] else min(high, chosen[1])
+    kept = (first, final) if first < final else (low, high)
+    if kept != chosen:
+        st.session_state[key] = kept
 
 
 def _keep_within(key: str, options: Sequence[int], first: int) -> None:
@@ -94,7 +119,7 @@ def switch(label: str, options: Sequence[str], key: str, *, words: Callable[[str
 
 def warn_unknown(label: str, options: Sequence[str], key: str, shown: str | None = None) -> None:
     """One line when the URL names an option that does not exist; the widget falls back to `shown`, or its first."""
-    message = unknown(label, options, st.query_params.get(key), options[0] if shown is None else shown)
+    message = unknown(label, options, asked_of_address(key), options[0] if shown is None else shown)
     if message:
         st.warning(plain(message), icon=":material/info:")
 

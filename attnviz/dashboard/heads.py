@@ -11,7 +11,7 @@ import streamlit as st
 from .. import charts
 from ..analysis.roles import prefix_matching
 from . import exports, figures, runs
-from .controls import choose, switch
+from .controls import choose, keep_range, switch
 from .jobs import READING, Job
 from .lines import written
 from .network import computed, network
@@ -82,10 +82,10 @@ def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
     low, high = math.floor(values.min() * 1000) / 1000, math.ceil(values.max() * 1000) / 1000
     if not low < high:
         return table
+    key, label = f"{column}_range", f"{title(column)} from and to"
+    keep_range(key, low, high)
     with st.popover("Range", icon=":material/filter_alt:"):
-        first, last = st.slider(
-            f"{title(column)} from and to", low, high, (low, high), 0.001, key=f"{column}_range", bind="query-params"
-        )
+        first, last = st.slider(label, low, high, (low, high), 0.001, "%.3f", key=key, bind="query-params")
     return table if (first, last) == (low, high) else table[table[column].between(first, last)]
 
 

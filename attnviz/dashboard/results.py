@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from ..export import FORMATS, render
-from .exports import MIME, STYLES
+from .exports import MIME, NUMBERS, STYLES
 from .selection import row_of, select_head
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def offer(result: Result) -> None:
 
 
 def file(result: Result, kind: str, style: str) -> bytes:
-    """The figure, or for csv and json the table, as a file."""
-    return render(result.table if kind in ("csv", "json") else result.chart(theme=style), kind)
+    """The figure, or for formats of numbers the table behind it, as a file."""
+    return render(result.table if kind in NUMBERS else result.chart(theme=style), kind)
 
 
 def listed(table: pd.DataFrame, key: str, pick: Callable[[Any], None] = select_head) -> None:

@@ -12,6 +12,7 @@ from ..errors import AttnvizError
 from .alignment import draw as alignment
 from .causes import draw as causes
 from .compare import draw as compare
+from .controls import remember_address
 from .coreference import draw as coreference
 from .dependencies import draw as dependencies
 from .entropy import draw as entropy
@@ -48,13 +49,15 @@ ABOUT = {"alignment": "cross"}
 
 def main() -> None:
     """Draw the page that the address names."""
-    st.set_page_config("attnviz", page_icon=str(MARK), layout="wide")
+    st.set_page_config(page_icon=str(MARK), layout="wide")
+    remember_address()
     st.logo(str(LOGO), size="large", icon_image=str(MARK))
     st.html(STYLE)
     here = st.navigation([_page(name) for name in PAGES], position="top")
+    name = here.url_path or next(iter(PAGES))
+    st.set_page_config(f"{PAGES[name][0]} · attnviz")
     make_slot()
     try:
-        name = here.url_path or next(iter(PAGES))
         PAGES[name][1](look(ABOUT.get(name, "")))
     except AttnvizError as error:
         st.error(plain(error), icon=":material/error:")

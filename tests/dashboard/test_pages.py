@@ -215,3 +215,22 @@ def test_a_head_from_the_address_stays_whatever_the_text(visit, monkeypatch):
     assert chosen(app) == (0, 1)
     app.text_area(key="text").set_value("other words").run()
     assert chosen(app) == (0, 1)
+
+
+def test_a_range_that_was_never_touched_follows_the_text(visit):
+    app = visit("heads", text=BANKS)
+    whole = app.slider(key="entropy_range").value
+    app.session_state["entropy_range"] = (0.0, 99.0)
+    app.text_area(key="text").set_value("two words").run()
+    assert not app.exception
+    assert not app.error
+    slider = app.slider(key="entropy_range")
+    assert slider.value == (slider.min, slider.max) != whole
+
+
+def test_a_number_that_a_widget_wrote_is_dropped_without_a_line(visit):
+    app = visit("map", text=BANKS)
+    app.number_input(key="token").set_value(6).run()
+    app.text_area(key="text").set_value("two words").run()
+    assert not app.warning
+    assert app.number_input(key="token").value in (0, 1)

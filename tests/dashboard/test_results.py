@@ -18,7 +18,14 @@ from attnviz.dashboard.coreference import EXAMPLE
 from attnviz.dashboard.dependencies import EXAMPLE as SENTENCES
 from attnviz.dashboard.shell import PAGES
 
-START = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>", "json": b"[{"}
+START = {
+    "svg": b"<svg",
+    "png": b"\x89PNG",
+    "pdf": b"%PDF",
+    "html": b"<!doctype html>",
+    "json": b"[{",
+    "parquet": b"PAR1",
+}
 MARKED = "[the cat]1 sat . [the cat]1 sat ."
 SECOND = "the cat ."
 TWO = "the cats sat . the cat sat ."
