@@ -65,6 +65,8 @@ def save(
 
     path = path_of(path)
     check_numbers("layers", layers)
+    if path.suffix != ".attn":
+        raise UsageError(f"a trace file ends in .attn, got {path.name}")
     check_place(path)
     tensors: dict[str, Tensor] = {}
     kept = [record for record in trace.records if layers is None or record.layer in layers]

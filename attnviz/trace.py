@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
 from .head import BUDGET, Head, Record
+from .numbers import many
 from .tokens import Token, TokenAxis, positions, printable
 from .views import WeightView
 
@@ -215,7 +216,7 @@ class Trace:
         if self.batch_size > 1:
             said += f"; sequence {self.batch} of {self.batch_size}"
         if self.unrecorded:
-            said += f"; {len(self.unrecorded)} modules not recorded"
+            said += f"; {many(len(self.unrecorded), 'module')} not recorded"
         return f"<Trace of {printable(self.model)}: {said}>"
 
     def _repr_html_(self) -> str:
@@ -257,7 +258,7 @@ class Trace:
         if record.numbers is not None:
             kept = ", ".join(map(str, record.numbers))
             return f"head {head} was not kept: layer {record.layer} of this trace has the heads {kept}"
-        have = f"layer {record.layer} of this trace has {record.heads} heads (0 to {record.heads - 1})"
+        have = f"layer {record.layer} of this trace has {many(record.heads, 'head')} (0 to {record.heads - 1})"
         return f"head {head} does not exist: {have}"
 
     def _no_layer(self, layer: int) -> str:
@@ -265,7 +266,7 @@ class Trace:
         if not have:
             return f"layer {layer} does not exist: this trace holds no attention"
         if have == tuple(range(len(have))):
-            return f"layer {layer} does not exist: this trace has {len(have)} layers (0 to {len(have) - 1})"
+            return f"layer {layer} does not exist: this trace has {many(len(have), 'layer')} (0 to {len(have) - 1})"
         return f"layer {layer} does not attend: the layers of this trace that do are {', '.join(map(str, have))}"
 
 
@@ -274,6 +275,6 @@ def _facts(part: Trace, kind: str) -> str:
     if not part.layers:
         return ""
     rows, cols = (len(part.axis(part.record(part.layers[0]), side).real) for side in (0, 1))
-    tokens = f"{rows} tokens" if rows == cols else f"{rows} x {cols} tokens"
+    tokens = many(rows, "token") if rows == cols else f"{rows} x {cols} tokens"
     heads = sum(map(part.head_count, part.layers))
-    return f"{'' if kind == 'self' else f'{kind} '}{len(part.layers)} layers, {heads} heads, {tokens}"
+    return f"{'' if kind == 'self' else f'{kind} '}{many(len(part.layers), 'layer')}, {many(heads, 'head')}, {tokens}"

@@ -105,6 +105,8 @@ def test_files(trace, tmp_path):
     for call in (lambda: attnviz.load(None), lambda: trace.save(None)):
         with pytest.raises(UsageError, match=r"^the path must be a string or a pathlib.Path, such as .*, got None$"):
             call()
+    with pytest.raises(UsageError, match=r"^a trace file ends in .attn, got run$"):
+        trace.save(tmp_path / "run")
     with pytest.raises(UsageError, match=r"^layers must be a list of whole numbers, .*, got 3$"):
         trace.save(tmp_path / "run.attn", layers=3)
     with pytest.raises(TraceFileError, match=r" is a folder: give a file in it, written by trace.save"):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageError
+from ..numbers import many, percent
 from ..recording.modules import survey
 from ..tokens import Token, from_ids
 from .cases import predicts
@@ -55,7 +56,7 @@ class Attribution(Tabular):
         """One line on how far to trust it."""
         if self.error is None:
             return "each token replaced by the padding token, one at a time"
-        told = f"error of the sum {100 * self.error:.2g} % after {self.steps} steps"
+        told = f"error of the sum {percent(self.error)} after {many(self.steps, 'step')}"
         return told if self.converged else f"NOT converged: {told}; use ablation, or more steps"
 
     def table(self) -> pd.DataFrame:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, UsageError
+from ..numbers import many
 from .antecedents import CANDIDATES, OFFSETS, RULES, candidates, offset_answers, queries, rule_answers
 from .documents import Document
 from .tables import Tabular
@@ -194,8 +195,8 @@ def _reading(
     cut = [part for of_one in parts for part in of_one]
     unread = sum(len(found.words) for found in documents) - sum(len(p.document.words) - p.repeated for p in cut)
     told = [
-        f"{len(documents)} documents in {len(cut)} windows of whole sentences, up to {size} tokens each,"
-        f" {overlap} sentences of overlap{', a start token before each' if start else ''}",
+        f"{many(len(documents), 'document')} in {many(len(cut), 'window')} of whole sentences,"
+        f" up to {size} tokens each, {many(overlap, 'sentence')} of overlap{', a start token before each' if start else ''}",
         f"{asked} of {sum(len(queries(found)) for found in documents)} mentions with an antecedent have one in view",
     ]
     return "; ".join(told + [f"{unread} words of longer sentences were not read"] * (unread > 0))

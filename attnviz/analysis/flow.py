@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BudgetError, UsageError
+from ..numbers import many
 from ..statespace import StateSpace
 from ..tokens import Token
 from ..trace import Trace
@@ -139,7 +140,7 @@ def place_of(trace: Trace, token: int) -> int:
     """The position of a token, which may be counted from the end; UsageError where there is none."""
     count = len(trace.tokens)
     if not -count <= token < count:
-        raise UsageError(f"token {token} does not exist: this text has {count} tokens (0 to {count - 1})")
+        raise UsageError(f"token {token} does not exist: this text has {many(count, 'token')} (0 to {count - 1})")
     return token % count
 
 

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from ..errors import RecordingError, UsageError
 from ..head import Record
+from ..numbers import percent
 from ..recording.labels import Given, axis
 from ..statespace import StateSpace
 from ..trace import Trace
@@ -122,7 +123,7 @@ def _run(
             if error > max(1e-3, 16 * torch.finfo(mixer.in_proj.weight.dtype).eps):
                 raise RecordingError(
                     f"{type(mixer).__name__} of layer {number} computes something else than Mamba's recurrence: its"
-                    f" output differs from the map's by {100 * error:.2g} %, so its map is not known here"
+                    f" output differs from the map's by {percent(error)}, so its map is not known here"
                 )
             yield number, mixed
 

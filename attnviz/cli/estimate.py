@@ -24,6 +24,7 @@ def estimate(
     from ..estimate import estimate as estimate_of
     from ..estimate import most_tokens, readable, shape_of
     from ..models import load_config
+    from ..numbers import many
     from ..tokens import printable
 
     config = load_config(model)
@@ -40,6 +41,6 @@ def estimate(
         ("attnviz: query, key, logsumexp, statistics, float32", result.attnviz),
     )
     limit = most_tokens(config)
-    output.table(("for one text", f"{length:,} tokens"), [(name, readable(size)) for name, size in rows])
+    output.table(("for one text", many(length, "token")), [(name, readable(size)) for name, size in rows])
     if limit is not None and length > limit:
-        output.console().print(f"{printable(model)} itself reads {limit:,} tokens at most")
+        output.console().print(f"{printable(model)} itself reads {many(limit, 'token')} at most")

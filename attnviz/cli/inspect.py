@@ -76,11 +76,13 @@ def _document(
 
 
 def _show(trace: Trace, heads: pd.DataFrame, layer: int | None, head: int | None, links: pd.DataFrame | None) -> None:
+    from ..numbers import many
     from ..tokens import printable
 
     console = output.console()
     count = sum(trace.head_count(number) for number in trace.layers)
-    console.print(f"{printable(trace.model)}: {len(trace.layers)} layers, {count} heads, {len(trace.tokens)} tokens")
+    parts = many(len(trace.layers), "layer"), many(count, "head"), many(len(trace.tokens), "token")
+    console.print(f"{printable(trace.model)}: {', '.join(parts)}")
     console.print()
     output.frame(heads, _HEADS)
     if links is not None:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from ..errors import UsageError
 from ..estimate import readable
+from ..numbers import many
 from . import runs
 from .cache import tensor_bytes
 from .choices import TRACE, offered
@@ -104,7 +105,7 @@ def _record(wanted: runs.Wanted, tokens: Any) -> tuple[runs.Wanted, Trace]:
     key = (wanted, "tokens")
     count = runs.traces().make(key, lambda: runs.count_tokens(tokenizer, wanted.text), lambda _: len(wanted.text))
     cost = runs.cost(model, count)
-    tokens.caption(f"{count:,} tokens{f', {readable(cost.attnviz)} in memory' if cost else ''}")
+    tokens.caption(f"{many(count, 'token')}{f', {readable(cost.attnviz)} in memory' if cost else ''}")
     runs.check_length(count, cost)
     if runs.traces().take(wanted):
         st.toast("This run had made room for others; it is recorded again.")
@@ -121,7 +122,7 @@ def _confirm(wanted: runs.Wanted, count: int, cost: Estimate | None) -> None:
         return
     with slot().container():
         st.info(plain(told(count, cost)), icon=":material/hourglass_empty:")
-        if not st.button(f"Record {count:,} tokens", type="primary"):
+        if not st.button(f"Record {many(count, 'token')}", type="primary"):
             st.stop()
     slot().empty()
     st.session_state["confirmed"] = wanted
@@ -130,10 +131,10 @@ def _confirm(wanted: runs.Wanted, count: int, cost: Estimate | None) -> None:
 def told(count: int, cost: Estimate | None) -> str:
     """What a recording costs, in a line."""
     if cost is None:
-        return f"This text is {count:,} tokens long."
+        return f"This text is {many(count, 'token')} long."
     return (
-        f"This text is {count:,} tokens long. Its trace takes {readable(cost.attnviz)}; all its maps, written out as"
-        f" eager attention does, would take {readable(cost.eager_fp32)}."
+        f"This text is {many(count, 'token')} long. Its trace takes {readable(cost.attnviz)}; all its maps, written out"
+        f" as eager attention does, would take {readable(cost.eager_fp32)}."
     )
 
 

@@ -12,6 +12,7 @@ from attnviz_kernels import Statistics, View, visible_keys
 
 from ..errors import UsageError
 from ..estimate import STATISTICS_BYTES
+from ..numbers import many
 from .frames import Frame
 from .heard import Heard
 from .options import Options
@@ -145,7 +146,7 @@ class Chains:
         assert self.options.heads is not None
         last = self.options.heads[-1]
         if last >= count:
-            raise UsageError(f"head {last} does not exist: {chain.what} has {count} heads (0 to {count - 1})")
+            raise UsageError(f"head {last} does not exist: {chain.what} has {many(count, 'head')} (0 to {count - 1})")
 
 
 def _detached(store: Store, view: View, keys: slice, what: str) -> View:

@@ -12,6 +12,7 @@ from attnviz_kernels import Statistics, View
 
 from ..composed import Difference, Stacked, Unkept, each
 from ..errors import UsageError
+from ..numbers import many
 from ..views import Dense, QueryKey, WeightView
 from .masks import Placed
 
@@ -31,7 +32,9 @@ class Heard:
         """The call of some heads; each of them then has keys and values of its own."""
         count = self.view.query.shape[1]
         if heads[-1] >= count:
-            raise UsageError(f"head {heads[-1]} does not exist: layer {layer} has {count} heads (0 to {count - 1})")
+            raise UsageError(
+                f"head {heads[-1]} does not exist: layer {layer} has {many(count, 'head')} (0 to {count - 1})"
+            )
         statistics, weights = self.statistics, self.weights
         return replace(
             self,

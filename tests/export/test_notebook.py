@@ -54,14 +54,14 @@ def test_a_trace_says_what_it_holds(trace):
     assert repr(Trace("empty")) == "<Trace of empty: no attention recorded>"
     two = make_trace(batch=2).sequence(1)
     two.unrecorded.append("layers.9.conv")
-    assert repr(two) == "<Trace of tiny: 2 layers, 6 heads, 5 tokens; sequence 1 of 2; 1 modules not recorded>"
+    assert repr(two) == "<Trace of tiny: 2 layers, 6 heads, 5 tokens; sequence 1 of 2; 1 module not recorded>"
     assert repr(trace[1, 2]) == "<Head: layer 1, head 2 of tiny, 5 queries x 5 keys>"
 
 
 def test_kinds_of_attention_are_said_and_drawn_apart():
     parts = {kind: make_trace(layers=1).records[0] for kind in ("encoder", "cross")}
     trace = Trace("pair", [replace(record, kind=kind) for kind, record in parts.items()])
-    assert repr(trace) == "<Trace of pair: encoder 1 layers, 3 heads, 5 tokens; cross 1 layers, 3 heads, 5 tokens>"
+    assert repr(trace) == "<Trace of pair: encoder 1 layer, 3 heads, 5 tokens; cross 1 layer, 3 heads, 5 tokens>"
     assert len(pictures(trace._repr_html_())) == 2
 
 
