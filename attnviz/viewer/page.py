@@ -60,14 +60,14 @@ def _reach(start: int, stop: int) -> range:
 
 def map_page(head: Head, *, at: tuple[int, int] = (0, 0), theme: str = "screen") -> str:
     """HTML of the map with its own zoom; makes no request, and token text in it is never markup."""
-    look = theme_named(theme)
+    look, altered = theme_named(theme), head.altered
     tiles = {
         "/".join(map(str, place)): base64.b64encode(_deflate(tile_bytes(head, *place).numpy().tobytes())).decode()
         for place in kept_tiles(head, at)
     }
     data = json.dumps({"spec": spec_of(head, theme), "tiles": tiles}, ensure_ascii=False).replace("<", "\\u003c")
     parts = {
-        "title": f"Attention of {head.model}, layer {head.layer} head {head.head}",
+        "title": f"Attention of {head.model}, layer {head.layer} head {head.head}" + (altered and f", {altered}"),
         "theme": "dark" if theme == "dark" else "light",
         "style": _asset("viewer.css"),
         "viewer": _asset("viewer.js").replace("export function", "function").replace("export const", "const"),

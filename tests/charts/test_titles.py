@@ -50,6 +50,12 @@ def test_altered_maps_say_so():
         assert charts.entropy(altered).to_dict()["title"]["subtitle"] == f"{plain} · {told}"
 
 
+def test_the_page_of_an_altered_map_says_so():
+    page = figure(make_trace(), "map", words=True).page("screen")
+    assert "layer 0 head 0, words cut at punctuation" in page.split("</title>")[0]
+    assert "layer 0 head 0</title>" in figure(make_trace(), "map").page("screen")
+
+
 def test_the_numbers_of_an_altered_map_say_so():
     trace = make_trace()
     assert "altered" not in figure(trace).document()

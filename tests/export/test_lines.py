@@ -105,6 +105,20 @@ def test_hover_click_keys_layer_and_heads(trace, visit, tmp_path):
 
 
 @pytest.mark.browser
+def test_of_many_heads_one_is_shown_until_others_are_chosen(visit, tmp_path):
+    page = visit(export(figure(make_trace(layers=2, heads=6), "lines"), tmp_path / "lines.html")).page
+    page.wait_for_function("document.getElementById('told').textContent.includes('strongest links')")
+    checked = page.locator("#heads input:checked")
+    assert checked.count() == 1
+    page.locator("#heads input").nth(3).check()
+    page.locator("#layer").select_option(label="1")
+    page.wait_for_function("document.getElementById('layer').value === '1'")
+    assert checked.count() == 2
+    page.locator("#all").click()
+    assert checked.count() == 6
+
+
+@pytest.mark.browser
 def test_lines_stay_at_their_tokens_when_scrolled(visit, tmp_path):
     trace = make_trace([f"w{n}" for n in range(120)], 1, 1)
     page = visit(export(figure(trace, "lines"), tmp_path / "lines.html")).page

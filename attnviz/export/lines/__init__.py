@@ -26,7 +26,8 @@ CELLS = 1 << 25
 
 
 def lines_page(trace: Trace, *, theme: str = "screen") -> str:
-    """HTML of the page; makes no request, and token text in it is never markup.
+    """HTML of the page; makes no request, and token text in it is never markup. It opens with one head where a layer
+    has more than four.
 
     Weights are kept in 8 bits on a root scale: the root is right to within 0.002. Weights below
     zero (differential attention) are left out.

@@ -2,6 +2,7 @@
 "use strict";
 
 const STEP = 18; // pixels from token to token
+const FEW = 4; // heads that are all shown at first; of more only one, whose lines can be told apart
 const MOST = 1500; // lines drawn when no token is chosen
 const data = JSON.parse(document.getElementById("data").textContent);
 const [M, N] = [data.queries.length, data.keys.length];
@@ -38,6 +39,7 @@ function build() {
     });
     find(side).onmouseleave = () => change({ hover: null });
   }
+  find("all").onclick = () => choose(data.layers[state.layer].heads.keys());
   find("layer").onchange = (event) => show(Number(event.target.value));
   find("scroller").onscroll = draw;
   find("scroller").onkeydown = keys;
@@ -48,12 +50,12 @@ const same = (one, other) => one && other && one[0] === other[0] && one[1] === o
 
 async function show(layer) {
   await unpack(layer);
-  Object.assign(state, { layer, heads: new Set(data.layers[layer].heads.keys()) });
+  Object.assign(state, { layer, heads: first(data.layers[layer].heads) });
   find("heads").querySelectorAll("label").forEach((label) => label.remove());
   data.layers[layer].heads.forEach((head, place) => {
     const label = make("label", find("heads"));
     const box = make("input", label);
-    Object.assign(box, { type: "checkbox", checked: true });
+    Object.assign(box, { type: "checkbox", checked: state.heads.has(place) });
     box.style.accentColor = colour(place);
     label.style.borderColor = colour(place);
     make("span", label, head);
@@ -64,9 +66,17 @@ async function show(layer) {
   draw();
 }
 
-function only(place) {
-  state.heads = new Set([place]);
-  find("heads").querySelectorAll("input").forEach((box, at) => (box.checked = at === place));
+// the heads that stay chosen in another layer, or those to begin with
+function first(heads) {
+  const kept = [...state.heads].filter((place) => place < heads.length);
+  return new Set(kept.length ? kept : heads.length <= FEW ? heads.keys() : [0]);
+}
+
+const only = (place) => choose([place]);
+
+function choose(places) {
+  state.heads = new Set(places);
+  find("heads").querySelectorAll("input").forEach((box, at) => (box.checked = state.heads.has(at)));
   draw();
 }
 
