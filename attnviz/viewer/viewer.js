@@ -392,17 +392,18 @@ export function create(root, onPick, link = {}) {
     context.font = `${LABEL_SIZE}px ${getComputedStyle(ui.root).fontFamily}`;
     context.textBaseline = "middle";
     context.fillStyle = ink.text;
+    // the last label stays on the canvas where its position is at the very end
     const text = (labels, numbers, index) => (every === 1 && labels[index]) || String(numbered(numbers, index));
     context.textAlign = "right";
     for (let row = firstOf(view.y, every); row < Math.min(spec.rows, view.y + height / view.zoom); row += every) {
       context.globalAlpha = state.cross && state.cross.row === row ? 1 : 0.7;
-      context.fillText(clip(context, text(spec.rowLabels, spec.rowNumbers, row), gutter.left - 14), gutter.left - 8, toY(row + (every === 1 ? 0.5 : 0)));
+      context.fillText(clip(context, text(spec.rowLabels, spec.rowNumbers, row), gutter.left - 14), gutter.left - 8, Math.min(toY(row + (every === 1 ? 0.5 : 0)), gutter.top + height - LABEL_SIZE / 2));
     }
     context.textAlign = "left";
     for (let col = firstOf(view.x, every); col < Math.min(spec.cols, view.x + width / view.zoom); col += every) {
       context.globalAlpha = state.cross && state.cross.col === col ? 1 : 0.7;
       context.save();
-      context.translate(toX(col + (every === 1 ? 0.5 : 0)), gutter.top - 8);
+      context.translate(Math.min(toX(col + (every === 1 ? 0.5 : 0)), gutter.left + width - LABEL_SIZE / 2), gutter.top - 8);
       context.rotate(-Math.PI / 2);
       context.fillText(clip(context, text(spec.colLabels, spec.colNumbers, col), gutter.top - 14), 0, 0);
       context.restore();
