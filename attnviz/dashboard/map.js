@@ -78,9 +78,10 @@ async function about(one, data, tiles) {
 }
 
 function mount(root) {
-  const one = { abort: new AbortController(), data: null, known: {}, pick: () => {} };
+  const one = { abort: new AbortController(), data: null, known: {}, pick: () => {}, looked: () => {} };
   one.viewer = create(root, (place) => one.pick(place), {
     moved: (place) => beside(one).forEach((other) => other.viewer.follow(place)),
+    looked: (changes) => one.looked(changes),
     kept: (level) => weighing(one).forEach((other) => other.viewer.reranged(level)),
     counts: (level) => weighing(one).map((other) => other.viewer.counts(level)),
   });
@@ -103,6 +104,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   join(one, data.group);
   one.data = data;
   one.pick = (place) => setTriggerValue("pick", place);
+  one.looked = (changes) => setTriggerValue("look", changes);
+  const told = JSON.stringify(data.look);
+  if (one.told !== told) one.viewer.adopt(data.look);
+  one.told = told;
   root.dataset.theme = data.theme;
   if (other) {
     one.abort.abort();

@@ -16,7 +16,8 @@ from .selection import select_key, select_token
 from .sidebar import Look
 from .start import start_link
 from .strip import strip
-from .zoom import zoom
+from .zoom import look as drawn_look
+from .zoom import warn_unknown_look, zoom
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..tokens import Token
 
 FROM, TO = "From the query", "To the key"
+OWN_SCALE = "Exports keep a look of their own, cividis on a root scale; the page (html) has the same choices."
 SAID = {
     SHOWN: "",
     HIDDEN: "Special tokens are left out, the other weights are as they were: rows sum to less than 1.",
@@ -47,8 +49,11 @@ def draw(look: Look) -> None:
         select_key(first[1][col])
 
     with map_place:
+        warn_unknown_look()
         zoom(place, head, first, selected, key="map", pick=pick)
         exports.offer(look, "map", **exports.place_of(look.head), **_options(place))
+        if drawn_look():
+            st.caption(OWN_SCALE)
 
 
 def _has_special(head: Head) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,18 @@ import streamlit as st
 from ..charts.theme import COLOURS, theme_named
 from ..head import Head
 from . import figures
+from .controls import warn_unknown
 from .grants import grants
 from .places import Place
 from .session import capability
+
+LOOK = {
+    "show": ("Show", ("weight", "visible", "row")),
+    "scale": ("Scale", ("root", "log", "linear")),
+    "range": ("Range of colours", ("auto", "full")),
+    "colours": ("Colours", tuple(COLOURS)),
+}
+"""How maps are drawn, by the name in the address: what it is called, and what there is, the first left out there."""
 
 
 def zoom(
@@ -35,7 +44,8 @@ def zoom(
         if found is not None:
             pick(int(found["row"]), int(found["col"]))
 
-    _component()(data=described(place, head, numbers, selected), key=key, on_pick_change=picked)
+    data = described(place, head, numbers, selected)
+    _component()(data=data, key=key, on_pick_change=picked, on_look_change=partial(_looked, key))
 
 
 def linked(place: Place, head: Head, *, key: str, group: str, other: Place | None = None) -> None:
@@ -46,7 +56,29 @@ def linked(place: Place, head: Head, *, key: str, group: str, other: Place | Non
         look = theme_named(figures.theme())
         told = {"map": grants().allow(capability(), other), "colours": [look.accent, look.masked, look.second]}
         data |= {"change": told, "title": f"difference from {data['title']}"}
-    _component()(data={**data, "group": group}, key=key, on_pick_change=lambda: None)
+    looked = partial(_looked, key)
+    _component()(data={**data, "group": group}, key=key, on_pick_change=lambda: None, on_look_change=looked)
+
+
+def look() -> dict[str, str]:
+    """How the address says that maps are drawn, without what is drawn so anyway."""
+    asked = {name: st.query_params.get(name) for name in LOOK}
+    return {name: value for name, value in asked.items() if value in LOOK[name][1][1:]}
+
+
+def warn_unknown_look() -> None:
+    """A line for each choice that the address names and that does not exist."""
+    for name, (label, options) in LOOK.items():
+        warn_unknown(label, options, name)
+
+
+def _looked(key: str) -> None:
+    """Put what was chosen in the map into the address."""
+    for name, value in (st.session_state[key].look or {}).items():
+        if value == LOOK[name][1][0]:
+            st.query_params.pop(name, None)
+        else:
+            st.query_params[name] = value
 
 
 def described(
@@ -69,6 +101,7 @@ def described(
         "cols": cols,
         "selected": None if selected is None else {"row": selected[0], "col": selected[1]},
         "colours": {name: list(stops) for name, stops in COLOURS.items()},
+        "look": look(),
         "theme": "dark" if figures.theme() == "dark" else "light",
         **given,
     }

@@ -2,6 +2,7 @@
 //
 //   const viewer = create(root, onPick, link);
 //   viewer.show(spec, source);    may be called again with another head
+//   viewer.adopt(look);           choices of CHOICES to show, those left out as they are at first
 //   viewer.destroy();
 //
 // spec:   {id, rows, cols, rowLabels, colLabels, visible, largest, colours, masked, title, start, selected, rowNumbers,
@@ -10,12 +11,13 @@
 //         the same id a spec brings what was not known before, or another selection, and the map stays as it is.
 // source: {tile(level, down, across, signal, part) -> Promise<Uint8Array | null>}, codes row by row as in tiles.py; null
 //         where the source does not have that tile, so that a coarser one stands in for it. part(codes, rows) may be
-//         called before, when the first rows are there
+//         called before, when the first rows are there.
 //         With change, three colours, codes are those of codeOfChange and colours run both ways from the middle one.
 // onPick: called with {row, col}
 // link:   what maps that move together share, all of it optional: moved(place) is called when someone moves this one, and
 //         place is for viewer.follow() of another; kept(level) when a tile came, and counts(level) adds what the others'
-//         tiles hold to the automatic range of colours
+//         tiles hold to the automatic range of colours; looked(changes) is called with choices that someone made
+//         here
 
 const TILE = 256;
 const DECADES = 6;
@@ -25,8 +27,12 @@ const CACHED = 400;
 const MOST_ZOOM = 64;
 const MIN_HEIGHT = 260;
 const LABELS_MEASURED = 1000;
+const FIRST = { scale: "root", show: "weight", colours: "cividis", range: "auto" };
 
 export const weightOf = (code) => (code > 0 ? 10 ** ((code - 1) / STEPS - DECADES) : 0);
+
+// What colours are even in, of a code.
+const SCALES = { root: (code) => Math.sqrt(weightOf(code)), log: (code) => code, linear: weightOf };
 
 // A change of weight as a byte: 0 where there is no weight at all, else 128 and up to 127 steps either way, even steps of
 // its root.
@@ -37,7 +43,7 @@ export function create(root, onPick, link = {}) {
   const ui = build(root);
   const state = { spec: null, source: null, tiles: new Map(), waiting: new Map(), ranges: new Map(), cross: null, view: null, frame: 0 };
   const gutter = { left: 104, top: 92 };
-  const look = { scale: "log", show: "weight", colours: "cividis", range: "auto" };
+  const look = { ...FIRST };
 
   // ---- where things are: x, y is the map position (in tokens) at the plot's corner, zoom is pixels per token
 
@@ -66,13 +72,13 @@ export function create(root, onPick, link = {}) {
     const narrow = ui.canvas.clientWidth < 520;
     const context = ui.canvas.getContext("2d");
     context.font = `${LABEL_SIZE}px ${getComputedStyle(ui.root).fontFamily}`;
-    const widest = (labels, count, most) => {
+    const widest = (labels, count, most, least) => {
       const names = count > LABELS_MEASURED ? ["m".repeat(7)] : [String(count), ...labels];
       const width = names.reduce((found, name) => Math.max(found, context.measureText(name).width), 0);
-      return Math.min(most, Math.ceil(width) + 20);
+      return Math.min(most, Math.max(least, Math.ceil(width) + 20));
     };
-    gutter.left = widest(spec.rowLabels, spec.rows, narrow ? 60 : 104);
-    gutter.top = widest(spec.colLabels, spec.cols, narrow ? 60 : 92);
+    gutter.left = widest(spec.rowLabels, spec.rows, narrow ? 60 : 104, 58);
+    gutter.top = widest(spec.colLabels, spec.cols, narrow ? 60 : 92, 44);
     const zoom = Math.min(plot().width / spec.cols, MOST_ZOOM);
     const height = Math.round(gutter.top + zoom * spec.rows + 2);
     ui.canvas.style.height = `min(${Math.max(MIN_HEIGHT, height)}px, 76vh)`;
@@ -102,14 +108,14 @@ export function create(root, onPick, link = {}) {
   function place() {
     clampView();
     const { x, y, zoom, whole } = state.view;
-    return { x, y, nearer: zoom / fitted(), whole, cross: state.cross, look: state.spec.change ? {} : { ...look } };
+    return { x, y, nearer: zoom / fitted(), whole, cross: state.cross, look: state.spec.change ? { range: look.range } : { ...look } };
   }
 
   function follow({ x, y, nearer, whole, cross, look: theirs }) {
     if (!state.view) return;
     state.view = { x, y, zoom: nearer * fitted(), whole };
     state.cross = cross;
-    if (!state.spec.change) adopt(theirs);
+    adopt(theirs);
     redraw();
     readOut();
   }
@@ -214,7 +220,7 @@ export function create(root, onPick, link = {}) {
     if (!tile) return null;
     state.tiles.delete(key);
     state.tiles.set(key, tile);
-    const range = state.ranges.get(tile.z) || state.ranges.set(tile.z, bounds(tile.z)).get(tile.z);
+    const range = rangeOf(tile.z);
     const version = `${look.scale} ${look.show} ${look.colours} ${range}`;
     if (tile.version !== version) {
       tile.image = tile.image || document.createElement("canvas");
@@ -229,7 +235,7 @@ export function create(root, onPick, link = {}) {
   // ---- colours: a code, moved by its row's shift, through a table
 
   function shiftOf(row, z) {
-    if (look.show === "weight") return 0;
+    if (look.show === "weight" || state.spec.change) return 0;
     const last = Math.min(state.spec.rows, (row + 1) * 2 ** z) - 1;
     if (look.show === "visible") return STEPS * Math.log10(Math.max(1, state.spec.visible[last] || 1));
     let largest = 0;
@@ -261,6 +267,8 @@ export function create(root, onPick, link = {}) {
     return counts;
   }
 
+  const rangeOf = (z) => state.ranges.get(z) || state.ranges.set(z, bounds(z)).get(z);
+
   // The range of colours: all codes, or what the tiles read so far on this level hold without their extremes.
   function bounds(z) {
     if (look.range === "full") return [1, look.show === "visible" ? 255 + 2 * STEPS : 255];
@@ -287,6 +295,9 @@ export function create(root, onPick, link = {}) {
     return [128 - top, 128 + top];
   }
 
+  // Where colours begin: at the low end on a log scale, at no weight on the others, as in the figures.
+  const startOf = (low) => (look.scale === "log" ? low : 0);
+
   function colour(tile, [low, high]) {
     const image = new ImageData(tile.width, tile.height);
     const pixels = new Uint32Array(image.data.buffer);
@@ -294,7 +305,8 @@ export function create(root, onPick, link = {}) {
     const table = new Uint32Array(256);
     for (let index = 0; index < 256; index += 1) table[index] = pack(mix(stops, index / 255));
     const masked = pack(parse(getComputedStyle(ui.root).getPropertyValue("--map-masked").trim() || state.spec.masked));
-    const [least, most] = [weightOf(low), weightOf(high)];
+    const scaled = state.spec.change ? (code) => code : SCALES[look.scale];
+    const [least, most] = [state.spec.change ? low : startOf(low), high].map(scaled);
     for (let row = 0; row < tile.there; row += 1) {
       const shift = shiftOf(tile.down * TILE + row, tile.z);
       for (let col = 0; col < tile.width; col += 1) {
@@ -304,8 +316,7 @@ export function create(root, onPick, link = {}) {
           pixels[at] = masked;
           continue;
         }
-        const moved = code + shift;
-        const part = look.scale === "log" ? (moved - low) / (high - low) : (weightOf(moved) - least) / (most - least);
+        const part = (scaled(code + shift) - least) / (most - least);
         pixels[at] = table[Math.round(255 * Math.min(1, Math.max(0, part)))];
       }
     }
@@ -338,9 +349,28 @@ export function create(root, onPick, link = {}) {
     drawTiles(context, needed);
     drawFrame(context, ink);
     drawLabels(context, ink);
+    drawAxes(context, ink);
     drawSelected(context, ink);
     drawCross(context, ink);
+    drawLegend();
     request(needed);
+  }
+
+  // Both ends of the colours, what they stand for and how they are spaced.
+  function drawLegend() {
+    const { spec } = state;
+    const [low, high] = rangeOf(level());
+    const [first, last] = spec.change ? [signed(changeOf(low)), signed(changeOf(high))] : [startOf(low), high].map((code) => format(weightOf(code)));
+    const about = spec.change ? "difference" : `${CHOICES.show[1][look.show]}, ${CHOICES.scale[1][look.scale]}`;
+    const stops = spec.change ?? spec.colours[look.colours];
+    const drawn = [first, last, about, ...stops].join();
+    if (ui.legend.dataset.drawn === drawn) return;
+    ui.legend.dataset.drawn = drawn;
+    ui.legend.replaceChildren();
+    add(ui.legend, "span", { textContent: first });
+    add(ui.legend, "i", {}).style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+    add(ui.legend, "span", { textContent: last });
+    add(ui.legend, "span", { textContent: about, className: "about" });
   }
 
   const toX = (col) => gutter.left + (col - state.view.x) * state.view.zoom;
@@ -408,6 +438,17 @@ export function create(root, onPick, link = {}) {
       context.fillText(clip(context, text(spec.colLabels, spec.colNumbers, col), gutter.top - 14), 0, 0);
       context.restore();
     }
+    context.globalAlpha = 1;
+  }
+
+  // What runs down and what runs across, in the corner.
+  function drawAxes(context, ink) {
+    context.fillStyle = ink.text;
+    context.globalAlpha = 0.6;
+    context.textAlign = "right";
+    context.textBaseline = "alphabetic";
+    context.fillText("key →", gutter.left - 14, gutter.top - 26);
+    context.fillText("query ↓", gutter.left - 14, gutter.top - 9);
     context.globalAlpha = 1;
   }
 
@@ -587,7 +628,8 @@ export function create(root, onPick, link = {}) {
     acted();
   }
 
-  function adopt(changes) {
+  function adopt(theirs) {
+    const changes = state.spec?.change ? { range: theirs.range } : theirs;
     if (Object.entries(changes).every(([name, value]) => look[name] === value)) return;
     Object.assign(look, changes);
     for (const name of Object.keys(changes)) ui.selects[name].value = changes[name];
@@ -598,6 +640,7 @@ export function create(root, onPick, link = {}) {
   function change(changes) {
     adopt(changes);
     acted();
+    if (link.looked) link.looked(changes);
   }
 
   const listeners = [
@@ -644,7 +687,7 @@ export function create(root, onPick, link = {}) {
       readOut();
     },
     say,
-    look: change,
+    adopt: (given) => adopt({ ...FIRST, ...given }),
     where: () => ({ ...state.view }),
     place: () => (state.view ? place() : null),
     follow,
@@ -668,7 +711,7 @@ export function create(root, onPick, link = {}) {
 
 const CHOICES = {
   show: ["Show", { weight: "weight", visible: "weight × visible keys", row: "weight ÷ row's largest" }],
-  scale: ["Scale", { log: "log scale", linear: "linear scale" }],
+  scale: ["Scale", { root: "root scale", log: "log scale", linear: "linear scale" }],
   range: ["Range of colours", { auto: "auto range", full: "whole range" }],
   colours: ["Colours", { cividis: "cividis", viridis: "viridis", magma: "magma", greys: "greys" }],
 };
@@ -684,11 +727,12 @@ function build(root) {
     selects[name] = add(bar, "select", { name, ariaLabel: label, title: label });
     for (const [value, text] of Object.entries(options)) add(selects[name], "option", { value, textContent: text });
   }
+  const legend = add(root, "div", { className: "legend" });
   const canvas = add(root, "canvas", { tabIndex: 0, role: "img" });
   canvas.setAttribute("role", "application");
   const progress = add(root, "progress", { max: 1, value: 0, ariaLabel: "Reading the map" });
   const out = add(root, "output", { className: "out", ariaLive: "polite", textContent: "Point at a cell, or use the arrow keys." });
-  return { root, bar, buttons, selects, canvas, progress, out };
+  return { root, bar, buttons, selects, legend, canvas, progress, out };
 }
 
 function add(parent, tag, properties) {
@@ -717,6 +761,7 @@ function niceStep(least) {
 }
 
 function format(weight) {
+  if (weight === 0) return "0";
   return weight >= 0.0995 ? weight.toFixed(2) : weight >= 0.001 ? weight.toPrecision(2) : weight.toExponential(1);
 }
 

@@ -71,3 +71,12 @@ def test_maps_of_different_sizes_move_alone(visitor):
     first, second = said(page)
     assert first.startswith("query 1 bank")
     assert second == "Point at a cell, or use the arrow keys."
+
+
+def test_the_two_maps_of_weights_share_one_range_of_colours(visitor):
+    page = go(visitor, "model=words.attn&colours=magma")
+    first, second, change = page.locator(".attnviz-map .legend").all_inner_texts()
+    assert first == second
+    low, high, about = change.split("\n") if "\n" in change else change.split()
+    assert (low[1:], about) == (high[1:], "difference")
+    assert page.get_by_label("Colours", exact=True).first.input_value() == "magma"

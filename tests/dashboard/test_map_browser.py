@@ -173,3 +173,19 @@ def test_phones_zoom_with_two_fingers(browser, server):
     assert "max over" not in read_out(page)
     context.close()
     assert visitor.errors == []
+
+
+def test_how_the_map_is_drawn_is_kept_in_the_address_and_told_in_the_legend(visitor):
+    page = go(visitor, "model=words.attn&layer=1&head=2&token=0&key=0")
+    legend = page.locator(".attnviz-map .legend")
+    assert legend.inner_text().split() == ["0", "1.00", "weight,", "root", "scale"]
+    page.get_by_label("Scale", exact=True).select_option("log")
+    browsing.wait_for_query(page, scale="log")
+    page.get_by_text("Exports keep a look of their own").wait_for()
+    page.reload()
+    browsing.settled(page)
+    settled(page)
+    assert page.get_by_label("Scale", exact=True).input_value() == "log"
+    assert legend.inner_text().endswith("weight, log scale")
+    page.get_by_label("Scale", exact=True).select_option("root")
+    page.wait_for_function("!location.search.includes('scale')")

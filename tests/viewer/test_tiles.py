@@ -1,7 +1,11 @@
+import re
+from importlib import resources
+
 import pytest
 import torch
 from traces import make_trace
 
+from attnviz.dashboard.zoom import LOOK
 from attnviz.errors import UsageError
 from attnviz.viewer import TILE, bands, codes, deepest, levels, quantise, restore, tile_bytes
 
@@ -60,3 +64,11 @@ def test_bands_put_together_are_the_tile(level, most):
     assert all((rows.stop - rows.start) * (cols.stop - cols.start) <= max(most, 530 << level) for rows, cols in parts)
     found = torch.cat([codes(head, level, rows, cols) for rows, cols in parts])
     assert torch.equal(found, tile_bytes(head, level, 0, 0))
+
+
+def test_the_choices_of_the_viewer_are_those_that_an_address_may_name():
+    code = resources.files("attnviz.viewer").joinpath("viewer.js").read_text(encoding="utf-8")
+    choices = code.partition("const CHOICES = {")[2].partition("\n};")[0]
+    lines = dict(re.findall(r"(\w+): \[\"[^\"]*\", \{(.*)\}\]", choices))
+    there = {name: tuple(re.findall(r"(\w+): \"", options)) for name, options in lines.items()}
+    assert there == {name: options for name, (_, options) in LOOK.items()}
