@@ -196,7 +196,8 @@ def _reading(
     unread = sum(len(found.words) for found in documents) - sum(len(p.document.words) - p.repeated for p in cut)
     told = [
         f"{many(len(documents), 'document')} in {many(len(cut), 'window')} of whole sentences,"
-        f" up to {size} tokens each, {many(overlap, 'sentence')} of overlap{', a start token before each' if start else ''}",
+        f" up to {size} tokens each, {many(overlap, 'sentence')} of overlap"
+        f"{', a start token before each' if start else ''}",
         f"{asked} of {sum(len(queries(found)) for found in documents)} mentions with an antecedent have one in view",
     ]
     return "; ".join(told + [f"{unread} words of longer sentences were not read"] * (unread > 0))

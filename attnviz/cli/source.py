@@ -34,6 +34,8 @@ TOY = "toy"
 
 def trace_of(model: str, text: str | None, file: Path | None, kind: str | None, keep: str = "qk") -> Trace:
     """The trace of a file, or of one pass of a model over the text, keeping what `record` calls `keep`."""
+    if Path(model).is_file() and not model.endswith((".attn", ".gguf")):
+        raise UsageError(f"{model} is neither a trace (.attn) nor a model (a folder or .gguf): give one of those")
     if model == TOY:
         trace = _toy(text, file)
     else:

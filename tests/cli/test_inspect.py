@@ -139,6 +139,12 @@ def test_bad_input(arguments, code, line, capsys):
     assert found.err.count("\n") == 1
 
 
+def test_file_that_is_no_model(capsys, tmp_path):
+    (tmp_path / "run").write_bytes(b"trace")
+    err = inspect(str(tmp_path / "run"), capsys=capsys, code=2).err
+    assert err.endswith("/run is neither a trace (.attn) nor a model (a folder or .gguf): give one of those\n")
+
+
 def test_file_that_is_no_text(capsys, tmp_path):
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
     err = inspect("minilm", "--file", str(tmp_path / "picture.png"), capsys=capsys, code=2).err
