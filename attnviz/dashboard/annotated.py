@@ -39,6 +39,11 @@ def uploaded(name: str, content: bytes) -> tuple[Document, ...]:
     return tuple(parse(content, name))
 
 
+def uploaded_conllu(name: str, content: bytes) -> tuple[Document, ...]:
+    """The sentences of a file in CoNLL-U, whatever its ending."""
+    return tuple(parse(content, name, "conllu"))
+
+
 def score(documents: Sequence[Document], model: Any, tokenizer: Any, job: Job) -> Coreference:
     """Every head and rule on every mention that has an antecedent."""
     progress = counted(job, "Reading texts")

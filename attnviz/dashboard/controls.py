@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
+from ..errors import UsageError
 from .safe import plain
 
 Option = TypeVar("Option")
@@ -52,6 +53,14 @@ def _open_with(first: Mapping[str, int]) -> None:
         st.session_state.update(first)
 
 
+def keep_chosen(keys: Sequence[str]) -> None:
+    """Where the visitor chose one of these numbers that belong together, none of them follows suggestions any more."""
+    last: dict[str, tuple[Hashable, int]] = st.session_state.get("suggested", {})
+    if any(key in last and st.session_state.get(key, last[key][1]) != last[key][1] for key in keys):
+        for key in keys:
+            last.pop(key, None)
+
+
 def choose_number(label: str, options: Sequence[int], key: str, first: int) -> int:
     """A select box of numbers that opens on `first`; what is chosen always stands in the URL."""
     names = [str(option) for option in options]
@@ -83,6 +92,13 @@ def asked_of_address(key: str) -> str | None:
     """What the address asked for when it was opened, told once; None where a widget spoke since."""
     asked: str | None = st.session_state.setdefault("opened", {}).pop(key, None)
     return asked if asked == st.query_params.get(key) else None
+
+
+def check_box(label: str, text: str, limit: int, remedy: str) -> str:
+    """The text of a box. Raises UsageError for a longer one: a box with a limit of its own drops what is pasted."""
+    if len(text) > limit:
+        raise UsageError(f"{label} takes {limit:,} characters, this text has {len(text):,}: {remedy}")
+    return text
 
 
 def keep_range(key: str, low: float, high: float) -> None:

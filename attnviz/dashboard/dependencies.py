@@ -48,7 +48,9 @@ FEW = 20
 def draw(look: Look) -> None:
     """The page."""
     st.caption(NOTE)
-    documents = given("conllu", EXAMPLE, annotated.typed_conllu, (".conllu",), height=150)
+    documents = given(
+        "conllu", EXAMPLE, annotated.typed_conllu, (".conllu", ".txt"), annotated.uploaded_conllu, height=150
+    )
     model, tokenizer = network(look.wanted)
     found = computed((look.wanted.model, documents), partial(annotated.score_arcs, documents, model, tokenizer))
     direction = switch("Direction", DIRECTIONS, "direction", label_visibility="collapsed")

@@ -9,25 +9,33 @@ import streamlit as st
 
 from ..analysis.documents import Document
 from .annotated import UPLOAD, uploaded
-from .controls import choose, switch
+from .controls import check_box, choose, switch
 
 TYPE, FILE = "Type", "File"
+LIMIT = 5000
+"""Characters in the box: they live in the URL."""
 
 
 def given(
-    key: str, example: str, read: Callable[[str], tuple[Document, ...]], endings: tuple[str, ...], **box: Any
+    key: str,
+    example: str,
+    read: Callable[[str], tuple[Document, ...]],
+    endings: tuple[str, ...],
+    opened: Callable[[str, bytes], tuple[Document, ...]] = uploaded,
+    **box: Any,
 ) -> tuple[Document, ...]:
-    """The documents; the page stops here while there are none. What is typed lives in the URL under `key`."""
+    """The documents; the page stops here while there are none. What is typed lives in the URL under `key`; `opened`
+    reads a file."""
     if switch("Text from", [TYPE, FILE], "from", label_visibility="collapsed") == TYPE:
-        text: str = st.text_area("Annotated text", example, key=key, max_chars=5000, bind="query-params", **box)
-        return read(text)
+        text: str = st.text_area("Annotated text", example, key=key, bind="query-params", **box)
+        return read(check_box("this box", text, LIMIT, "give it as a file"))
     file = st.file_uploader(
         f"A file of annotated texts ({', '.join(endings)})", key=f"{key}_file", max_upload_size=UPLOAD // 1_000_000
     )
     if file is None:
         st.info("Choose a file above; it stays on this machine.", icon=":material/upload_file:")
         st.stop()
-    return uploaded(file.name, file.getvalue())
+    return opened(file.name, file.getvalue())
 
 
 def one_of(documents: tuple[Document, ...]) -> Document:

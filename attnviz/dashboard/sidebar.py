@@ -14,14 +14,14 @@ from ..numbers import many
 from . import runs
 from .cache import tensor_bytes
 from .choices import TRACE, offered
-from .controls import choose, choose_number, position, suggest
+from .controls import choose, choose_number, keep_chosen, position, suggest
 from .examples import EXAMPLES, FIRST
 from .jobs import LOADING, LONG, READING, SHORT
 from .places import part_of
 from .safe import plain
 from .settings import AUTO_TOKENS, settings
 from .start import start
-from .uploads import brought, drop_text, file_box, text_brought
+from .uploads import brought, drop_text, file_box, forget_file, keep_pasted, say_gone, text_brought
 from .waiting import obtain, slot
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 TEXT_LIMIT = 5000
-"""Characters in the text box: the text lives in the URL, and servers cut URLs off. Longer texts come as files."""
+"""Characters in the text box: the text lives in the URL, and servers cut URLs off. Longer ones are kept like files."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,22 @@ def _text() -> tuple[str, str]:
     """The text, and the file it came from if that is longer than the text box takes."""
     found = text_brought()
     if found is None:
-        text: str = st.text_area("Text", FIRST, key="text", max_chars=TEXT_LIMIT, height=132, bind="query-params")
+        say_gone()
+        text: str = st.text_area("Text", FIRST, key="text", height=132, on_change=_typed, bind="query-params")
         return text, ""
     name, text = found
+    st.query_params["file"] = name
     st.text(f"{name}, {len(text):,} characters")
     st.button("Back to the text box", on_click=drop_text, width="stretch")
     return text, name
+
+
+def _typed() -> None:
+    """A text for which the box is too small is kept beside it."""
+    forget_file()
+    if len(st.session_state["text"]) > TEXT_LIMIT:
+        keep_pasted(st.session_state["text"])
+        st.session_state["text"] = FIRST
 
 
 def _sources(text_shown: bool) -> None:
@@ -86,6 +96,7 @@ def _sources(text_shown: bool) -> None:
 
 
 def _use_example() -> None:
+    forget_file()
     st.session_state["text"] = EXAMPLES[st.session_state["example"]]
 
 
@@ -105,7 +116,8 @@ def _record(wanted: runs.Wanted, tokens: Any) -> tuple[runs.Wanted, Trace]:
     key = (wanted, "tokens")
     count = runs.traces().make(key, lambda: runs.count_tokens(tokenizer, wanted.text), lambda _: len(wanted.text))
     cost = runs.cost(model, count)
-    tokens.caption(f"{many(count, 'token')}{f', {readable(cost.attnviz)} in memory' if cost else ''}")
+    if wanted.text.strip():
+        tokens.caption(f"{many(count, 'token')}{f', {readable(cost.attnviz)} in memory' if cost else ''}")
     runs.check_length(count, cost)
     if runs.traces().take(wanted):
         st.toast("This run had made room for others; it is recorded again.")
@@ -149,6 +161,7 @@ def _choice(wanted: runs.Wanted, whole: Trace, about: str) -> Look:
     best = runs.traces().make((wanted, kind, sequence, "start"), lambda: start(trace), lambda found: 200 * len(found))
     first = max(best, key=lambda layer: best[layer][1])
     with st.container(horizontal=True, wrap=False):
+        keep_chosen(("layer", "head"))
         suggest((wanted, kind, sequence), ("layer",), lambda: [first])
         layer = choose_number("Layer", trace.layers, "layer", first)
         suggest((wanted, kind, sequence), ("head",), lambda: [best[layer][0]])

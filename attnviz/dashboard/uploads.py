@@ -19,6 +19,7 @@ from .settings import settings
 
 KEPT = 3
 """Traces of one visit that are kept; a further one takes the place of the first."""
+PASTED = "The pasted text"
 CHARACTERS = 20
 """Characters a token may have on average in a text that is read at all."""
 
@@ -47,6 +48,27 @@ def text_brought() -> tuple[str, str] | None:
 def drop_text() -> None:
     """Back to the text box."""
     st.session_state.pop("text_brought", None)
+    forget_file()
+
+
+def forget_file() -> None:
+    """The address no longer names a file."""
+    st.query_params.pop("file", None)
+
+
+def say_gone() -> None:
+    """A line where the address names a file whose text went with the visit that brought it."""
+    if name := st.query_params.get("file"):
+        line = f"{name} was kept only as long as the visit that brought it: give it again. This is another text."
+        st.warning(plain(line), icon=":material/info:")
+
+
+def keep_pasted(text: str) -> None:
+    """Keep a pasted text that is too long for the text box, as if it came in a file."""
+    try:
+        st.session_state["text_brought"] = (PASTED, checked(PASTED, text))
+    except UsageError as error:
+        st.session_state["upload_error"] = str(error)
 
 
 def file_box(text_limit: int) -> None:
@@ -94,6 +116,11 @@ def decoded(name: str, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{name} is not UTF-8 text: save it as UTF-8") from None
+    return checked(name, text)
+
+
+def checked(name: str, text: str) -> str:
+    """The text. Raises UsageError for one that is empty, or longer than any the server records."""
     if not text.strip():
         raise UsageError(f"{name} is empty: choose a text")
     if len(text) > CHARACTERS * settings().max_tokens:

@@ -68,10 +68,12 @@ def _watch(job: Job) -> None:
 
 
 def _failed(error: BaseException) -> None:
-    if st.button("Start again"):
-        runs.queue().leave(visitor())
-        st.rerun()
-    if not isinstance(error, CancelledError):
-        raise error
-    st.info("Cancelled.")
-    st.stop()
+    # in the slot, so that the bar of what runs next takes its place
+    with slot().container():
+        if st.button("Start again"):
+            runs.queue().leave(visitor())
+            st.rerun()
+        if isinstance(error, CancelledError):
+            st.info("Cancelled.")
+            st.stop()
+    raise error

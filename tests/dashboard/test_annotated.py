@@ -139,3 +139,9 @@ def test_one_sentence_has_no_halves(real):
     app = real("dependencies", model="bert", conllu=one)
     assert any("needs two sentences" in text.value for text in app.text)
     assert not app.error
+
+
+def test_a_file_of_sentences_may_end_in_txt():
+    from attnviz.dashboard.annotated import uploaded_conllu
+
+    assert uploaded_conllu("a.txt", b"1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n")[0].words == ("Hi",)

@@ -234,3 +234,43 @@ def test_a_number_that_a_widget_wrote_is_dropped_without_a_line(visit):
     app.text_area(key="text").set_value("two words").run()
     assert not app.warning
     assert app.number_input(key="token").value in (0, 1)
+
+
+def test_a_head_that_was_chosen_stays_with_the_next_text(visit):
+    app = visit("map", text=BANKS)
+    layer, head = (app.selectbox(key=key).value for key in ("layer", "head"))
+    app.selectbox(key="layer").set_value(1 - layer).run()
+    app.text_area(key="text").set_value("quite other words here").run()
+    assert [app.selectbox(key=key).value for key in ("layer", "head")] == [1 - layer, head]
+    app.text_area(key="text").set_value("and once more").run()
+    assert [app.selectbox(key=key).value for key in ("layer", "head")] == [1 - layer, head]
+
+
+def test_a_text_too_long_for_the_box_is_kept_beside_it(visit, recorded):
+    app = visit("heads", text=BANKS)
+    long = f"{'word' * 10} " * 150
+    app.text_area(key="text").set_value(long).run()
+    assert not app.error
+    assert recorded[-1] == long
+    assert app.sidebar.text[0].value == "The pasted text, 6,150 characters"
+    app.button[0].click().run()
+    assert app.text_area(key="text").value
+
+
+def test_a_text_that_went_with_its_visit_is_told(visit):
+    app = visit("heads", text=BANKS, file="book.txt")
+    line = "book.txt was kept only as long as the visit that brought it: give it again. This is another text."
+    assert [warning.value for warning in app.warning] == [plain(line)]
+    app.text_area(key="text").set_value("other words").run()
+    assert not app.warning
+
+
+def test_annotated_texts_too_long_for_their_box_are_told(visit):
+    app = visit("coreference", marked="[a]1 b [a]1 " * 500)
+    assert [error.value for error in app.error] == [
+        plain("this box takes 5,000 characters, this text has 6,000: give it as a file")
+    ]
+
+
+def test_an_empty_text_has_no_size(visit):
+    assert not visit("heads", text=" ").sidebar.caption
