@@ -53,7 +53,8 @@ def difference(one: Head, other: Head) -> dict[str, str]:
         return {"text": f"{places[1].capitalize()} less {places[0]}", "subtitle": subtitle}
     models, texts = _once(one.model, other.model), _once(one.row_axis.text, other.row_axis.text)
     names = [_line(model) for model in models] if len(models) == 2 else [quoted(text, TEXT // 2) for text in texts]
-    less = f"{names[1]} less {names[0]}" if len(names) == 2 else "the second less the first"
+    told = len(set(names)) == 2
+    less = f"{names[1]} less {names[0]}" if told else "the second less the first"
     return {"text": f"{places[0].capitalize()}: {less}", "subtitle": subtitle}
 
 

@@ -43,8 +43,12 @@ class Explained:
 
 def relevance(asked: Asked) -> Explained:
     """Tokens by gradient x attention through all layers."""
-    flow = _gradients(asked).relevance(asked.token)
-    return _tokens(asked, "relevance", flow, asked.case.about)
+    found = _gradients(asked)
+    flow, count = found.relevance(asked.token), int(found.reads().sum())
+    remark = ""
+    if asked.token is None and count > 1:
+        remark = f"mean over the {count} positions that it is read from; {1 / count:.3g} of the score of each is itself"
+    return _tokens(asked, "relevance", flow, asked.case.about, remark)
 
 
 def importance(asked: Asked) -> Explained:

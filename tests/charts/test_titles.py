@@ -26,6 +26,7 @@ def test_long_texts_are_shortened_and_unknown_ones_left_out():
     [
         ((0, 0), "Mill", "minilm", "Layer 0, head 0: “Mill” less “The bank.”", "minilm · “The bank.” and “Mill”"),
         ((0, 0), "The bank.", "bert", "Layer 0, head 0: bert less minilm", "minilm and bert · “The bank.”"),
+        ((0, 0), None, "minilm", "Layer 0, head 0: the second less the first", "minilm · “The bank.”"),
         ((1, 2), "The bank.", "minilm", "Layer 1, head 2 less layer 0, head 0", "minilm · “The bank.”"),
     ],
 )  # fmt: skip

@@ -177,6 +177,11 @@ def test_sparsity_of_a_trace_without_values_has_no_error(attnviz, minilm, tmp_pa
     assert set(records(attnviz("sparsity", traced, "--json"))[0]) == {"pattern", "mass", "keys"}
 
 
+def test_relevance_of_a_similarity_is_a_mean_over_all_positions(attnviz):
+    told = attnviz("attribute", "minilm", "The bank.", "--with", "A mill.").out
+    assert "mean over the 5 positions that it is read from; 0.2 of the score of each is itself" in told
+
+
 def test_roles_that_a_text_is_too_short_for_are_left_out(attnviz, smollm2):
     assert "(local left out, it needs 6 tokens)" in attnviz("roles", "minilm", "The bank").out
     assert "local" not in {row["role"] for row in records(attnviz("roles", "minilm", "The bank", "--json"))}
