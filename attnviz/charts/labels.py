@@ -60,6 +60,14 @@ def axis_text(tokens: Sequence[Token]) -> AxisText:
     return AxisText(_array("labels", [short(token.label) for token in tokens]), _array("tokens", tooltips(tokens)))
 
 
+def axis_text_at(tokens: Sequence[Token], positions: Sequence[int]) -> AxisText:
+    """The parameters for an axis of the tokens at some positions, with their numbers."""
+    labels = [numbered(position, tokens[position]) for position in positions]
+    return AxisText(
+        _array("labels", labels), _array("tokens", [_tooltip(position, tokens[position]) for position in positions])
+    )
+
+
 def parameters(*texts: AxisText) -> list[alt.Parameter]:
     """All parameters of these axes, each once."""
     return list({array.name: array for text in texts for array in (text.labels, text.whole)}.values())

@@ -6,12 +6,13 @@ raw products query . key, so the chart works in the dashboard, in a notebook and
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..tokens import Token
 from .axis import fit, position_axis, position_scale
 from .heatmap import heading
-from .labels import AxisText, axis_text, numbered, parameters
+from .labels import AxisText, axis_text, axis_text_at, numbered, parameters
 from .scores import Scores, scores_of
 from .sources import check_head
 from .theme import AltairChart, themed
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
     from ..head import Head
 
+KEYS = 100
+"""Positions up to which all keys are drawn and the query is chosen in the chart."""
+TOP = 40
+"""Keys that are drawn of longer texts."""
 _HEIGHT = 110
 _MARGIN = 76
 """Pixels that axis and padding take beside the bars."""
@@ -35,7 +40,7 @@ def scaling(
 
     The divisor starts at the model's own (1 / scale, often sqrt(d_k)); query is the position chosen at first, the last
     that is no special token if None. Softcap, additive bias or mask, and sinks are applied after the division, as the
-    model does.
+    model does. Beyond 100 positions one query and its 40 largest weights are drawn, softmax and entropy are of all keys.
     UsageError for a head recorded without query and key. Source: Vaswani et al. 2017 (arXiv 1706.03762, 3.2.1).
     """
     import altair as alt
@@ -45,23 +50,41 @@ def scaling(
     sink = () if scores.view.sinks is None else (Token(None, "sink", "sink", special=True),)
     keys = (*head.cols, *sink)
     rows, cols = axis_text(head.rows), axis_text(keys)
-    step = fit(max(len(keys), len(head.rows)), _MARGIN, width, most=40, total=760)
-    pick = _pick(scores, head.rows)
-    axis = position_axis(cols, "key", len(keys), step, "bottom")
-    x = alt.X("start:Q", scale=position_scale(len(keys)), axis=axis)
+    count, note = len(keys), ""
+    long = max(head.shape) > KEYS
+    if long:
+        visible = int((scores.cells["query"] == scores.chosen).sum())
+        scores, top = _cut(scores)
+        cols, count = axis_text_at(keys, top), len(top)
+        note = f" · the {count} of {visible:,} keys with the largest weights"
+    step = fit(count if long else max(count, len(head.rows)), _MARGIN, width, most=40, total=760)
+    pick = f"datum.query === {scores.chosen}" if long else _pick(scores, head.rows)
+    axis = position_axis(cols, "key", count, step, "bottom")
+    x = alt.X("start:Q", scale=position_scale(count), axis=axis)
     panels: list[Any] = [
-        _strip(scores, rows, len(head.rows), step, pick),
-        _raw(scores, x, cols, pick).properties(width=step * len(keys), height=_HEIGHT),
-        _weights(scores, x, cols, rows, pick).properties(width=step * len(keys), height=_HEIGHT),
-        _curve(scores, pick).properties(width=max(step * len(keys), 240), height=_HEIGHT),
+        *([] if isinstance(pick, str) else [_strip(scores, rows, len(head.rows), step, pick)]),
+        _raw(scores, x, cols, pick).properties(width=step * count, height=_HEIGHT),
+        _weights(scores, x, cols, rows, pick).properties(width=step * count, height=_HEIGHT),
+        _curve(scores, pick).properties(width=max(step * count, 240), height=_HEIGHT),
     ]
     title = heading(head)
     chart = alt.vconcat(*panels, spacing=16).add_params(_divisor(scores.divisor), *parameters(rows, cols))
     chart = chart.properties(
-        title={**title, "subtitle": f"{title['subtitle']} · {scores.formula}; orange: the model's own divisor"},
+        title={**title, "subtitle": f"{title['subtitle']} · {scores.formula}; orange: the model's own divisor{note}"},
         description=f"Scores, weights and entropy of a query of layer {head.layer}, head {head.head}, at any divisor.",
     )
     return themed(chart, theme)
+
+
+def _cut(scores: Scores) -> tuple[Scores, list[int]]:
+    """The chosen query alone, its keys numbered by their place among those of largest weight, in the order of the text;
+    -1 for all others, which still count. And the positions of those keys."""
+    cells = scores.cells[scores.cells["query"] == scores.chosen].reset_index(drop=True)
+    top = sorted(cells.nlargest(TOP, "own")["key"].tolist())
+    places = {key: place for place, key in enumerate(top)}
+    cells["key"] = [places.get(key, -1) for key in cells["key"]]
+    curves = scores.curves[scores.curves["query"] == scores.chosen]
+    return replace(scores, rows=(scores.chosen,), cells=cells, curves=curves), top
 
 
 def _divisor(own: float) -> Any:
@@ -112,7 +135,7 @@ def _strip(scores: Scores, text: AxisText, count: int, step: float, pick: alt.Pa
     )
 
 
-def _bars(scores: Scores, text: AxisText, pick: alt.Parameter) -> Any:
+def _bars(scores: Scores, text: AxisText, pick: alt.Parameter | str) -> Any:
     """The chosen query's cells with what the model makes of them: score, weight and share of the entropy."""
     import altair as alt
 
@@ -138,6 +161,12 @@ def _bars(scores: Scores, text: AxisText, pick: alt.Parameter) -> Any:
     )
 
 
+def _drawn(scores: Scores, text: AxisText, pick: alt.Parameter | str) -> Any:
+    """The bars that are seen; all others count in the softmax only."""
+    bars = _bars(scores, text, pick)
+    return bars.transform_filter("datum.key >= 0") if isinstance(pick, str) else bars
+
+
 def _tooltip() -> list[alt.Tooltip]:
     import altair as alt
 
@@ -150,11 +179,11 @@ def _tooltip() -> list[alt.Tooltip]:
     ]
 
 
-def _raw(scores: Scores, x: alt.X, text: AxisText, pick: alt.Parameter) -> Any:
+def _raw(scores: Scores, x: alt.X, text: AxisText, pick: alt.Parameter | str) -> Any:
     import altair as alt
 
     return (
-        _bars(scores, text, pick)
+        _drawn(scores, text, pick)
         .mark_rect(style="muted")
         .encode(
             x=x.copy().axis(None),
@@ -166,11 +195,11 @@ def _raw(scores: Scores, x: alt.X, text: AxisText, pick: alt.Parameter) -> Any:
     )
 
 
-def _weights(scores: Scores, x: alt.X, text: AxisText, rows: AxisText, pick: alt.Parameter) -> Any:
+def _weights(scores: Scores, x: alt.X, text: AxisText, rows: AxisText, pick: alt.Parameter | str) -> Any:
     """Weights at the chosen divisor as bars, the model's own as lines, and the entropy in words."""
     import altair as alt
 
-    base = _bars(scores, text, pick).encode(x=x, x2="stop:Q", tooltip=_tooltip())
+    base = _drawn(scores, text, pick).encode(x=x, x2="stop:Q", tooltip=_tooltip())
     y = alt.Y("weight:Q", title="weight", scale={"domain": [0, 1]}, axis={"grid": True, "tickCount": 4})
     bars = base.mark_rect(style="accent").encode(y=y, y2=alt.datum(0))
     own = base.mark_rule(style="second", strokeWidth=2, aria=False).encode(y="own:Q")
@@ -188,7 +217,7 @@ def _weights(scores: Scores, x: alt.X, text: AxisText, rows: AxisText, pick: alt
     return alt.layer(bars, own, words)
 
 
-def _curve(scores: Scores, pick: alt.Parameter) -> Any:
+def _curve(scores: Scores, pick: alt.Parameter | str) -> Any:
     """Entropy at every divisor, and where the slider and the model stand."""
     import altair as alt
     import pandas as pd

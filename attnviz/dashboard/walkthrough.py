@@ -9,6 +9,7 @@ import streamlit as st
 
 from .. import charts
 from ..charts import lessons as figures_of
+from ..charts.scaling import KEYS
 from ..export.lessons import costs, gradients, masked, one_or_many, toy
 from ..export.shuffling import HOW, Both, order_chart, order_table, order_title, shuffled, shuffled_toy
 from . import exports, figures, lines
@@ -39,11 +40,15 @@ def at_toy(look: Look) -> Look:
 
 def _scaling(look: Look) -> None:
     words, place = st.columns([2, 5], gap="large")
+    head, chosen = look.head, {}
     with words:
         st.markdown(SCALING)
-        exports.offer(look, "scaling", **exports.place_of(look.head))
+        if max(head.shape) > KEYS:
+            with st.container(width=200):
+                chosen = {"query": position("Query", len(head.rows), "token", last_word(head.rows))}
+        exports.offer(look, "scaling", **exports.place_of(head), **chosen)
     with place:
-        figures.show(charts.scaling(look.head, theme=figures.theme(), width=660))
+        figures.show(charts.scaling(head, **chosen, theme=figures.theme(), width=660))
 
 
 def _gradients(look: Look) -> None:

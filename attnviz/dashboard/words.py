@@ -9,7 +9,7 @@ of large numbers is all or nothing: one weight near 1, the rest near 0, and no g
 Dividing by √dₖ keeps the scores in the range where softmax still weighs.
 
 - **Move the divisor** to the left and watch the weights collapse onto one token; to the right they become equal.
-- **Choose a query** in the list or by a click on the row of tokens.
+- **Choose a query** by its number or by a click on the row of tokens; of long texts the largest weights are drawn.
 - The orange marks show what the model itself does.
 """
 

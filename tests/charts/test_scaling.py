@@ -8,6 +8,7 @@ import torch
 from traces import make_axis, make_trace
 
 from attnviz import charts
+from attnviz.charts.scaling import TOP
 from attnviz.charts.scores import CELLS, scores_of
 from attnviz.errors import UsageError
 from attnviz.head import Record
@@ -158,3 +159,17 @@ def test_generated_text_where_each_step_is_a_call_of_its_own():
     assert one.cells.to_dict("list").keys() == other.cells.to_dict("list").keys()
     for name in one.cells:
         assert other.cells[name].tolist() == pytest.approx(one.cells[name].tolist(), abs=1e-6)
+
+
+def test_of_long_texts_the_largest_weights_are_drawn_and_softmax_is_of_all():
+    head = head_of(200)
+    bars, words = drawn(charts.scaling(head, query=150))
+    weights = head.weights()[150]
+    best = sorted(weights.topk(TOP).indices.tolist())
+    assert [weight for _, weight, _ in bars.values()] == pytest.approx(weights[best].tolist(), abs=1e-6)
+    assert float(words[3]) == pytest.approx(head.entropy[150].item(), abs=6e-4)
+    assert (
+        charts.scaling(head, query=150)
+        .to_dict()["title"]["subtitle"]
+        .endswith("the 40 of 151 keys with the largest weights")
+    )
