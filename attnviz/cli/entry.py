@@ -115,4 +115,10 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 def _plain(text: str) -> str:
     """What typer says of a wrong value, without the words of its checker."""
-    return re.sub(r"Input should be a valid integer.*", "must be a whole number", text).rstrip(".")
+    for theirs, ours in (
+        (r"Input should be a valid integer.*", "must be a whole number"),
+        (r"Input should be greater than or equal to (\S+)", r"must be \1 or more"),
+        (r"Input should be less than or equal to (\S+)", r"must be \1 at most"),
+    ):
+        text = re.sub(theirs, ours, text)
+    return text.rstrip(".")

@@ -52,7 +52,8 @@ def test_no_command_gives_the_help(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     [
         (["nonsense"], "error: No such command 'nonsense'; see attnviz --help"),
         (["estimate"], "error: Missing argument 'model'; see attnviz estimate --help"),
-        (["estimate", "minilm", "--length", "0"], "error: Invalid value for '--length': "),
+        (["estimate", "minilm", "--length", "0"], "error: Invalid value for '--length': must be 1 or more; see"),
+        (["dashboard", "--port", "99999"], "error: Invalid value for '--port': must be 65535 at most; see"),
         (
             ["estimate", "minilm", "--length", "many"],
             "error: Invalid value for '--length': must be a whole number; see attnviz",
