@@ -46,7 +46,8 @@ def dependency_arcs(window: Window, layer: int, head: int, direction: str) -> li
     for word, (parent, relation) in enumerate(zip(document.heads, document.relations, strict=True)):
         if parent == word or not {word, parent} <= set(window.owners):
             continue
-        above.append(Arc(word, parent, f"{words[word]} is {relation} of {words[parent]}"))
+        said = f"{words[word]} is {relation} of {words[parent]}"
+        above.append(Arc(word, parent, said, relation=relation, back=True))
         asked, gold = (word, parent) if direction == "to head" else (parent, word)
         answer = answers[asked]
         said = f"{words[asked]}: the head answers {words[answer]} ({relation})"

@@ -40,7 +40,7 @@ def scaling(
 
     The divisor starts at the model's own (1 / scale, often sqrt(d_k)); query is the position chosen at first, the last
     that is no special token if None. Softcap, additive bias or mask, and sinks are applied after the division, as the
-    model does. Beyond 100 positions one query and its 40 largest weights are drawn, softmax and entropy are of all keys.
+    model does. Beyond 100 positions one query and its 40 largest weights are drawn; softmax and entropy are of all.
     UsageError for a head recorded without query and key. Source: Vaswani et al. 2017 (arXiv 1706.03762, 3.2.1).
     """
     import altair as alt

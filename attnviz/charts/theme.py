@@ -132,5 +132,6 @@ def config(theme: Theme, colours: str = "cividis") -> dict[str, Any]:
             "accent": {"color": theme.accent},
             "second": {"color": theme.second},
             "muted": {"color": theme.muted},
+            "ground": {"color": theme.background, "stroke": theme.background, "strokeWidth": 4},
         },
     }

@@ -52,3 +52,17 @@ def test_arcs_can_be_drawn():
 
     svg = vl_convert.vegalite_to_svg(arcs(WORDS, [Arc(3, 0, "x")], {0: "1"}).to_dict(), allowed_base_urls=[])
     assert "&lt;/script&gt;" in svg
+
+
+def test_relations_stand_over_their_arcs_and_arrows_at_the_dependent():
+    import vl_convert
+
+    drawn = [Arc(3, 0, "she is obj of Ann", relation="obj", back=True), Arc(3, 1, "no", above=False, right=False)]
+    chart = arcs(WORDS, drawn)
+    words, spec = table(chart), chart.to_dict()
+    arrows = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    ends = {layer["mark"]["shape"]: spec["datasets"][layer["data"]["name"]][0]["x"] for layer in arrows}
+    assert ends == {"triangle-down": words[3]["x"], "triangle-up": words[1]["x"]}
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    assert ">obj</text>" in svg
+    assert "grey and dashed where wrong. Arrows above end at the dependent.</text>" in svg
