@@ -31,7 +31,7 @@ from .controls import switch
 from .jobs import Job, watched
 from .lines import command, written
 from .network import computed, network
-from .results import Result, listed, offer
+from .results import Result, fixed, listed, offer
 from .selection import select_head
 from .sidebar import Look
 from .waiting import obtain
@@ -185,7 +185,7 @@ def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: s
         st.subheader("Best heads", anchor=False)
         listed(heads.head(5), "best")
         st.subheader("Mean of a layer's heads", anchor=False)
-        st.dataframe(means.round(3), hide_index=True)
+        st.dataframe(means, hide_index=True, column_config=fixed(means))
 
 
 def gold_line(gold: Gold | None) -> str:

@@ -19,7 +19,7 @@ from .controls import choose
 from .given import given, one_of
 from .lines import command, written
 from .network import computed, network
-from .results import Result, listed, offer
+from .results import Result, fixed, listed, offer
 from .selection import select_head
 from .sidebar import Look
 
@@ -55,7 +55,8 @@ def draw(look: Look) -> None:
             _mention(window, asked, kind)
     with right:
         st.subheader(f"Layer {look.head.layer}, head {look.head.head} in parts", anchor=False)
-        st.dataframe(found.split(look.head.layer, look.head.head, kind).round(3), hide_index=True)
+        parts = found.split(look.head.layer, look.head.head, kind)
+        st.dataframe(parts, hide_index=True, column_config=fixed(parts))
 
 
 def _text(look: Look, window: Window, asked: list[Query], kind: str, place: int) -> None:
@@ -116,7 +117,8 @@ def _rules(found: Any, kind: str) -> None:
     st.subheader("Best heads", anchor=False)
     listed(found.table(kind).head(5), "best")
     st.subheader("Rules over the same candidates", anchor=False)
-    st.dataframe(found.baselines(kind).round(3), hide_index=True)
+    rules = found.baselines(kind)
+    st.dataframe(rules, hide_index=True, column_config=fixed(rules))
 
 
 def python(model: str, kind: str, figure: str) -> str:

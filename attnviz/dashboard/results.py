@@ -55,6 +55,12 @@ def file(result: Result, kind: str, style: str) -> bytes:
     return render(result.table if kind in NUMBERS else result.chart(theme=style), kind)
 
 
+def fixed(table: pd.DataFrame, digits: int = 4) -> dict[str, Any]:
+    """Columns of fractions with the same number of digits in every row, for `column_config`."""
+    fractions = [name for name in table if table[name].dtype.kind == "f"]
+    return {str(name): st.column_config.NumberColumn(format=f"%.{digits}f") for name in fractions}
+
+
 def listed(table: pd.DataFrame, key: str, pick: Callable[[Any], None] = select_head) -> None:
     """A table of heads; `pick` gets the row that is chosen, by default to look at its head."""
 
@@ -64,8 +70,9 @@ def listed(table: pd.DataFrame, key: str, pick: Callable[[Any], None] = select_h
             pick(table.iloc[row])
 
     st.dataframe(
-        table.round(4),
+        table,
         hide_index=True,
+        column_config=fixed(table),
         key=key,
         on_select=picked,
         selection_mode="single-row",

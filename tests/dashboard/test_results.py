@@ -125,3 +125,10 @@ def test_the_example_of_coreference_can_be_written_to_a_file():
     from attnviz.dashboard.annotated import typed_brackets, uploaded
 
     assert uploaded("texts.txt", EXAMPLE.encode())[0].words == typed_brackets(EXAMPLE)[0].words
+
+
+def test_fractions_of_a_table_have_the_same_digits():
+    import pandas as pd
+
+    table = pd.DataFrame({"head": [1, 2], "accuracy": [1.0, 2 / 3]})
+    assert {name: kind["type_config"]["format"] for name, kind in results.fixed(table).items()} == {"accuracy": "%.4f"}
