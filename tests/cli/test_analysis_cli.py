@@ -274,7 +274,7 @@ def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
     assert {row["rule"] for row in found["rules"]} >= {"chance", "nearest", "first", "same head word"}
     assert len(found["halves"]) == 2
     assert found["candidates"] == "other word"
-    assert "1 sentences of overlap" in found["reading"]
+    assert "1 sentence of overlap" in found["reading"]
     assert len((tmp_path / "c.csv").read_text().splitlines()) == 73
     one = ("coref", "minilm", tmp_path / "texts.txt", "--layer", 2, "--head", 4)
     rows = records(attnviz(*one, "--document", 1, "--json", "-o", tmp_path / "arcs.svg"))
