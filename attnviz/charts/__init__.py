@@ -6,7 +6,7 @@ pixels of the whole figure. `attnviz.export` writes them to files.
 
 from .alignment import alignment_links, alignment_matrix
 from .arcs import Arc, arcs
-from .difference import change_grid, difference
+from .difference import change_grid, difference, difference_table
 from .entropy import entropy
 from .grid import head_grid
 from .heatmap import heatmap
@@ -22,6 +22,7 @@ __all__ = [
     "arcs",
     "change_grid",
     "difference",
+    "difference_table",
     "entropy",
     "head_grid",
     "heatmap",

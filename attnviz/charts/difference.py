@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnviz_kernels import pool_edges
+
 from ..errors import UsageError
+from ..numbers import shortest
 from . import titles
 from .axis import TOKENS, fit, position_axis, position_scale
 from .grid import head_axis
@@ -41,11 +44,9 @@ def difference(
     top is the difference that gets the strongest colours, the largest one if None. UsageError for maps of different
     shapes.
     """
-    if one.shape != other.shape:
-        raise UsageError(f"maps of {_size(one.shape)} and {_size(other.shape)} cannot be subtracted: they must match")
     rows, cols = one.shape
-    step = fit(cols, _MARGIN, width, most=30, total=620)
     change = _change(one, other)
+    step = fit(cols, _MARGIN, width, most=30, total=620)
     chart = _cells(change, one, other, step, top or change.abs().max().item()).properties(
         title=title or titles.difference(one, other),
         description=f"{_place(other)} less {_place(one)}: {rows} queries down, {cols} keys across.",
@@ -53,6 +54,24 @@ def difference(
         height=step * rows,
     )
     return themed(chart, theme)
+
+
+def difference_table(one: Head, other: Head) -> pd.DataFrame:
+    """The numbers of `difference`, one row a cell: row, column, difference, and from and to where tokens have cells.
+
+    Beyond 64 tokens row and column are the first positions of a block, and difference is its mean. UsageError for maps
+    of different shapes.
+    """
+    import pandas as pd
+
+    change = _change(one, other)
+    firsts = [pool_edges(total, count)[:-1] for total, count in zip(one.shape, change.shape, strict=True)]
+    rows, cols = ([first for first in firsts[0] for _ in firsts[1]], firsts[1] * len(firsts[0]))
+    table = pd.DataFrame({"row": rows, "column": cols, "difference": shortest(change.flatten())})
+    if change.shape == one.shape:
+        table.insert(2, "from", [one.rows[row].label for row in rows])
+        table.insert(3, "to", [one.cols[col].label for col in cols])
+    return table
 
 
 def change_grid(
@@ -84,6 +103,8 @@ def change_grid(
 
 def _change(one: Head, other: Head) -> Tensor:
     """[rows, cols] of the difference, or of its block means."""
+    if one.shape != other.shape:
+        raise UsageError(f"maps of {_size(one.shape)} and {_size(other.shape)} cannot be subtracted: they must match")
     if max(one.shape) <= TOKENS:
         return torch.nan_to_num(other.weights() - one.weights())
     maps = [torch.nan_to_num(head.pooled((BLOCKS, BLOCKS))) for head in (one, other)]

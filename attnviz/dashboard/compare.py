@@ -116,7 +116,15 @@ def _difference(look: Look, wanted: Wanted, other: Head, places: tuple[Place, Pl
     with left:
         chart = partial(charts.difference, look.head, other)
         code = python(look, wanted, other)
-        offer(Result("difference", chart, table, code, command(look, wanted, other)))
+        offer(
+            Result(
+                "difference",
+                chart,
+                partial(charts.difference_table, look.head, other),
+                code,
+                command(look, wanted, other),
+            )
+        )
 
 
 def _distances(head: Head, other: Head, places: tuple[Place, Place]) -> Comparison:
@@ -156,9 +164,8 @@ def _select_second(place: Any) -> None:
 def python(look: Look, wanted: Wanted, other: Head) -> str:
     """The lines that compare the two heads."""
     places = f"trace[{look.head.layer}, {look.head.head}], second[{other.layer}, {other.head}]"
-    made = (*_traces(look, wanted, other), f"one, other = {places}", "table = compare_heads(one, other).table()")
-    imports = ("from attnviz.analysis.compare import compare_heads",)
-    return lines.written(imports, made, "charts.difference(one, other)", "difference")
+    made = (*_traces(look, wanted, other), f"one, other = {places}", "table = charts.difference_table(one, other)")
+    return lines.written((), made, "charts.difference(one, other)", "difference")
 
 
 def every_python(look: Look, wanted: Wanted, other: Head, place: tuple[int, int] | None, title: titles.Title) -> str:

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """A figure, made by `chart(theme=...)`, the table behind it, and the Python and command line that make both."""
+    """A figure, made by `chart(theme=...)`, the table behind it (or what makes it, where that is long), and the Python and
+    command line that make both."""
 
     name: str
     chart: Callable[..., Any]
-    table: pd.DataFrame
+    table: pd.DataFrame | Callable[[], pd.DataFrame]
     python: str
     command: str = ""
 
@@ -52,7 +53,9 @@ def offer(result: Result) -> None:
 
 def file(result: Result, kind: str, style: str) -> bytes:
     """The figure, or for formats of numbers the table behind it, as a file."""
-    return render(result.table if kind in NUMBERS else result.chart(theme=style), kind)
+    if kind not in NUMBERS:
+        return render(result.chart(theme=style), kind)
+    return render(result.table() if callable(result.table) else result.table, kind)
 
 
 def fixed(table: pd.DataFrame, digits: int = 4) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from traces import make_trace
 
-from attnviz.charts import change_grid, difference
+from attnviz.charts import change_grid, difference, difference_table
 from attnviz.charts.theme import THEMES
 from attnviz.errors import UsageError
 
@@ -49,3 +49,25 @@ def test_grid_of_changes():
     table = pd.DataFrame({"layer": [0, 0], "head": [0, 1], "change": [-2.0, 1.0]})
     spec = change_grid(table, "change", "Change", theme="dark").to_dict()
     assert spec["encoding"]["color"]["scale"]["domain"] == [-2.0, 0, 2.0]
+
+
+def test_the_table_holds_the_numbers_of_the_figure():
+    trace = make_trace()
+    one, other = trace[0, 0], trace[1, 2]
+    table = difference_table(one, other)
+    assert table["difference"].tolist() == pytest.approx([cell["difference"] for cell in cells(difference(one, other))])
+    last = table.iloc[-1]
+    assert (last["row"] + 1, last["column"] + 1) == one.shape
+    assert (last["from"], last["to"]) == (one.rows[-1].label, one.cols[-1].label)
+
+
+def test_rows_of_the_table_of_long_maps_are_blocks():
+    trace = make_trace([f"w{n}" for n in range(130)], 1, 2)
+    table = difference_table(trace[0, 0], trace[0, 1])
+    assert len(table) == 64 * 64
+    assert [*table] == ["row", "column", "difference"]
+    change = trace[0, 1].weights() - trace[0, 0].weights()
+    row, col, stop_row, stop_col = (int(table[name].unique()[at]) for at in (20, 21) for name in ("row", "column"))
+    wanted = change[row:stop_row, col:stop_col].mean().item()
+    found = table[(table["row"] == row) & (table["column"] == col)]["difference"].item()
+    assert found == pytest.approx(wanted, abs=1e-6)

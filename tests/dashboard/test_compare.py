@@ -1,5 +1,6 @@
 """Comparing two heads, two texts and two models."""
 
+import pandas as pd
 import pytest
 from traces import make_trace
 
@@ -7,6 +8,7 @@ from attnviz.analysis.compare import compare_heads, compare_traces, same_places,
 from attnviz.dashboard import comparing
 from attnviz.dashboard.compare import HEADS, beside
 from attnviz.dashboard.jobs import Job
+from attnviz.dashboard.results import Result, file
 
 TEXT = "The bank of the river"
 
@@ -89,3 +91,10 @@ def test_distances_are_sorted_and_can_be_cancelled():
     job.cancel()
     with pytest.raises(CancelledError):
         comparing.measured(pairs, job)
+
+
+def test_numbers_of_the_difference_are_made_when_they_are_asked_for():
+    asked = []
+    made = Result("difference", None, lambda: asked.append(1) or pd.DataFrame({"difference": [0.5]}), "")
+    assert asked == []
+    assert file(made, "csv", "screen").decode().split() == ["difference", "0.5"]
