@@ -85,7 +85,8 @@ def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
     key, label = f"{column}_range", f"{title(column)} from and to"
     keep_range(key, low, high)
     with st.popover("Range", icon=":material/filter_alt:"):
-        first, last = st.slider(label, low, high, (low, high), 0.001, "%.3f", key=key, bind="query-params")
+        whole: Any = None if key in st.session_state else (low, high)  # what the session says goes before a default
+        first, last = st.slider(label, low, high, whole, 0.001, "%.3f", key=key, bind="query-params")
     return table if (first, last) == (low, high) else table[table[column].between(first, last)]
 
 

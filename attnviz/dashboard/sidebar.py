@@ -69,7 +69,7 @@ def _text() -> tuple[str, str]:
     """The text, and the file it came from if that is longer than the text box takes."""
     found = text_brought()
     if found is None:
-        say_gone()
+        say_gone(TEXT_LIMIT)
         text: str = st.text_area("Text", FIRST, key="text", height=132, on_change=_typed, bind="query-params")
         return text, ""
     name, text = found

@@ -56,9 +56,12 @@ def forget_file() -> None:
     st.query_params.pop("file", None)
 
 
-def say_gone() -> None:
-    """A line where the address names a file whose text went with the visit that brought it."""
-    if name := st.query_params.get("file"):
+def say_gone(limit: int) -> None:
+    """A line where the address names a file whose text went with the visit that brought it. Texts up to limit are
+    those of the text box."""
+    name = st.query_params.get("file")
+    # a pasted text may still stand in the address
+    if name and not (name == PASTED and len(st.query_params.get("text", "")) > limit):
         line = f"{name} was kept only as long as the visit that brought it: give it again. This is another text."
         st.warning(plain(line), icon=":material/info:")
 

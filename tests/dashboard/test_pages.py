@@ -274,3 +274,10 @@ def test_annotated_texts_too_long_for_their_box_are_told(visit):
 
 def test_an_empty_text_has_no_size(visit):
     assert not visit("heads", text=" ").sidebar.caption
+
+
+def test_a_pasted_text_that_still_stands_in_the_address_is_not_gone(visit, recorded):
+    long = f"{'word' * 10} " * 150
+    app = visit("heads", text=long, file="The pasted text")
+    assert not app.warning
+    assert recorded == [long]
