@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """A figure, made by `chart(theme=...)`, the table behind it (or what makes it, where that is long), and the Python and
-    command line that make both."""
+    """A figure, made by `chart(theme=...)`, the table behind it or what makes that, and the Python and command line
+    that make both."""
 
     name: str
     chart: Callable[..., Any]
