@@ -136,6 +136,7 @@ def test_a_long_job_shows_progress_and_can_be_cancelled(visit, monkeypatch):
         while True:
             job.step("Recording every head of minilm", 0.5)
 
+    record = runs.record
     monkeypatch.setattr(runs, "record", endless)
     monkeypatch.setattr(waiting, "UNSEEN", 0.01)
     stop = Timer(1.0, lambda: [job.cancel() for job in runs.queue()._jobs.values()])
@@ -143,6 +144,11 @@ def test_a_long_job_shows_progress_and_can_be_cancelled(visit, monkeypatch):
     app = visit("heads", text=BANKS)
     assert begun.is_set()
     assert [info.value for info in app.info] == ["Cancelled."]
+    monkeypatch.setattr(runs, "record", record)
+    next(button for button in app.button if button.label == "Start again").click().run()
+    assert not app.info
+    assert all(button.label != "Start again" for button in app.button)
+    assert charts(app) >= 1
 
 
 def test_a_run_that_made_room_for_others_is_recorded_again(visit, recorded, monkeypatch):
