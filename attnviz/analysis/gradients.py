@@ -76,19 +76,21 @@ class Gradients:
         """What the top states that the measure reads owe to each input token, from Chefer et al.'s relevance matrix R.
 
         R = R + mean over heads of the positive part of (gradient x attention) @ R, from the identity, layer by layer.
-        The scores are row `token` of R; without one the mean of the rows that the measure reads: all of them for a mean
-        of states, the last for the logits of the next token, [CLS] for what a pooler makes of it. What is sought of R
-        is pulled down band by band, so memory is O(N) beside one band. Raises UsageError where no row is read.
+        The scores are row `token` of R less the identity, which is what came through attention: the share that a
+        state has in itself dwarfs it and says nothing. Without a token they are the mean of the rows that the measure
+        reads: all of them for a mean of states, the last for the logits of the next token, [CLS] for what a pooler
+        makes of it. What is sought of R is pulled down band by band, so memory is O(N) beside one band. Raises
+        UsageError where no row is read.
         """
         for layer in self.trace.layers if layers is None else layers:
             queries, keys = self.trace.view(layer).shape[2:]
             if queries != keys:
                 raise UsageError(f"relevance needs as many queries as keys, layer {layer} has {queries} and {keys}")
         place = None if token is None else place_of(self.trace, token)
-        vector = self._asked(place)
+        asked = vector = self._asked(place)
         for layer in reversed(self.trace.layers if layers is None else layers):
             vector = vector + self._pulled(layer, vector)
-        return Flow(vector, self.trace.tokens, "relevance", place)
+        return Flow(vector - asked, self.trace.tokens, "relevance", place)
 
     def _asked(self, place: int | None) -> Tensor:
         """[N]: the share that each row of R has in what is asked for."""

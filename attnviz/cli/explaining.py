@@ -47,7 +47,7 @@ def relevance(asked: Asked) -> Explained:
     flow, count = found.relevance(asked.token), int(found.reads().sum())
     remark = ""
     if asked.token is None and count > 1:
-        remark = f"mean over the {count} positions that it is read from; {1 / count:.3g} of the score of each is itself"
+        remark = f"mean over the {count} positions that it is read from"
     return _tokens(asked, "relevance", flow, asked.case.about, remark)
 
 

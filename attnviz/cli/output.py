@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,15 +34,25 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Seque
 
 
 def frame(found: pd.DataFrame, columns: Sequence[str] | None = None) -> None:
-    """Print some columns of a table, all unless named: numbers with three digits, text cut short."""
+    """Print some columns of a table, all unless named: numbers with three digits of the largest, text cut short."""
     from ..charts.labels import short
 
     shown = [name for name in columns or found.columns if name in found]
+    digits = [_digits(found[name]) for name in shown]
     rows = [
-        [f"{value:.3f}" if isinstance(value, float) else short(str(value), 64) for value in row]
+        [
+            f"{value:.{count}f}" if isinstance(value, float) else short(str(value), 64)
+            for value, count in zip(row, digits, strict=True)
+        ]
         for row in found[shown].itertuples(index=False)
     ]
     table(shown, rows, right=[name for name in shown if found[name].dtype.kind in "iuf"])
+
+
+def _digits(column: pd.Series) -> int:
+    """Places behind the point: three, more where every number is below 0.1."""
+    largest = column.abs().max() if column.dtype.kind == "f" else 1
+    return 2 - math.floor(math.log10(largest)) if 0 < largest < 0.1 else 3
 
 
 def as_csv(table: pd.DataFrame) -> None:

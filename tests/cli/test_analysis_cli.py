@@ -179,7 +179,7 @@ def test_sparsity_of_a_trace_without_values_has_no_error(attnviz, minilm, tmp_pa
 
 def test_relevance_of_a_similarity_is_a_mean_over_all_positions(attnviz):
     told = attnviz("attribute", "minilm", "The bank.", "--with", "A mill.").out
-    assert "mean over the 5 positions that it is read from; 0.2 of the score of each is itself" in told
+    assert "mean over the 5 positions that it is read from" in told
 
 
 def test_roles_that_a_text_is_too_short_for_are_left_out(attnviz, smollm2):
