@@ -269,7 +269,8 @@ export function create(root, onPick, link = {}) {
 
   const rangeOf = (z) => state.ranges.get(z) || state.ranges.set(z, bounds(z)).get(z);
 
-  // The range of colours: all codes, or what the tiles read so far on this level hold without their extremes.
+  // The range of colours: all codes, or what the tiles read so far on this level hold without their extremes; and whether
+  // there are some below and above.
   function bounds(z) {
     if (look.range === "full") return [1, look.show === "visible" ? 255 + 2 * STEPS : 255];
     const counts = countsOf(z);
@@ -282,7 +283,8 @@ export function create(root, onPick, link = {}) {
       return Math.max(1, code);
     };
     const [low, high] = [at(0.02), at(0.995)];
-    return high - low >= 16 ? [low, high] : [Math.max(1, high - 16), Math.max(17, high)];
+    const range = high - low >= 16 ? [low, high] : [Math.max(1, high - 16), Math.max(17, high)];
+    return [...range, counts.slice(1, range[0]).some(Boolean), counts.slice(range[1] + 1).some(Boolean)];
   }
 
   // As far below the middle as above it.
@@ -292,7 +294,8 @@ export function create(root, onPick, link = {}) {
     const total = sizes.reduce((sum, count) => sum + count, 0);
     let sum = 0;
     const top = Math.max(4, sizes.findIndex((count) => (sum += count) >= 0.998 * total));
-    return [128 - top, 128 + top];
+    const beyond = sizes.slice(top + 1).some(Boolean);
+    return [128 - top, 128 + top, beyond, beyond];
   }
 
   // Where colours begin: at the low end on a log scale, at no weight on the others, as in the figures.
@@ -359,10 +362,12 @@ export function create(root, onPick, link = {}) {
   // Both ends of the colours, what they stand for and how they are spaced.
   function drawLegend() {
     const { spec } = state;
-    const [low, high] = rangeOf(level());
-    const [first, last] = spec.change ? [signed(changeOf(low)), signed(changeOf(high))] : [startOf(low), high].map((code) => format(weightOf(code)));
+    const [low, high, below, above] = rangeOf(level());
+    const [least, most] = spec.change ? [signed(changeOf(low)), signed(changeOf(high))] : [startOf(low), high].map((code) => format(weightOf(code)));
     const about = spec.change ? "difference" : `${CHOICES.show[1][look.show]}, ${CHOICES.scale[1][look.scale]}`;
     const stops = spec.change ?? spec.colours[look.colours];
+    const first = below && (spec.change || look.scale === "log") ? `≤ ${least}` : least;
+    const last = above ? `≥ ${most}` : most;
     const drawn = [first, last, about, ...stops].join();
     if (ui.legend.dataset.drawn === drawn) return;
     ui.legend.dataset.drawn = drawn;

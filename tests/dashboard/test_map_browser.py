@@ -189,3 +189,11 @@ def test_how_the_map_is_drawn_is_kept_in_the_address_and_told_in_the_legend(visi
     assert legend.inner_text().endswith("weight, log scale")
     page.get_by_label("Scale", exact=True).select_option("root")
     page.wait_for_function("!location.search.includes('scale')")
+
+
+def test_the_legend_says_that_there_are_larger_weights_than_its_end(visitor):
+    page = go(visitor, "model=long.attn&layer=0&head=0")
+    legend = page.locator(".attnviz-map .legend")
+    assert legend.inner_text().split()[:2] == ["0", "≥"]
+    page.get_by_label("Range of colours").select_option("full")
+    legend.get_by_text("1.00", exact=True).wait_for()
