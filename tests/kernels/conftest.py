@@ -21,6 +21,8 @@ def _spoiled(make):
 @pytest.fixture(autouse=True)
 def spoiled_memory(monkeypatch):
     """Every tensor that a backend makes without values holds NaN (or -77): a cell left unwritten is seen."""
+    with torch.device("meta"):  # torch remembers its constructors at the first use of this: not the spoiled ones
+        torch.empty(0)
     for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")):
         monkeypatch.setattr(owner, name, _spoiled(getattr(owner, name)))
 
