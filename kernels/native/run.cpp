@@ -35,19 +35,29 @@ int threads_for(const Call& call, int threads) {
     return static_cast<int>(std::max(1.0, std::min<double>(threads, work / kWorkPerThread)));
 }
 
+// Columns of each block of the pooled map.
+std::vector<float> widths_of(int64_t columns, int64_t blocks) {
+    std::vector<float> widths(static_cast<size_t>(blocks));
+    for (int64_t c = 0; c < blocks; ++c)
+        widths[static_cast<size_t>(c)] = static_cast<float>((c + 1) * columns / blocks - c * columns / blocks);
+    return widths;
+}
+
 // Means of the blocks of one head's map, from the sums that its row tiles left.
-void mean_blocks(const Call& call, const Forward& out, const Plan& plan, int64_t head) {
+void mean_blocks(const Call& call, const Forward& out, const Plan& plan, const float* widths, int64_t head) {
     for (int64_t r = 0; r < out.R; ++r) {
         const int64_t begin = r * call.M / out.R, end = (r + 1) * call.M / out.R;
-        int64_t seeing = 0;
+        float seeing = 0;
         for (int64_t i = begin; i < end; ++i) seeing += out.logsumexp[head * call.M + i] != -INFINITY;
-        for (int64_t c = 0; c < out.C; ++c) {
-            const int64_t width = (c + 1) * call.N / out.C - c * call.N / out.C;
-            float sum = 0;
-            for (int64_t t = begin / plan.lanes; t <= (end - 1) / plan.lanes; ++t)
-                sum += plan.bands[(head * (plan.row_tiles + out.R) + t + r) * out.C + c];
-            out.pooled[(head * out.R + r) * out.C + c] = sum / static_cast<float>(seeing * width);
+        float* mean = out.pooled + (head * out.R + r) * out.C;
+        const int64_t first = begin / plan.lanes, last = (end - 1) / plan.lanes;
+        const float* band = plan.bands + (head * (plan.row_tiles + out.R) + first + r) * out.C;
+        for (int64_t c = 0; c < out.C; ++c) mean[c] = band[c];
+        for (int64_t t = first + 1; t <= last; ++t) {
+            band += out.C;
+            for (int64_t c = 0; c < out.C; ++c) mean[c] += band[c];
         }
+        for (int64_t c = 0; c < out.C; ++c) mean[c] /= seeing * widths[c];
     }
 }
 
@@ -68,7 +78,8 @@ bool forward(const Kernels& kernels, const Call& call, const Forward& out, int t
     if (!parallel_for(threads, plan.items * plan.splits, attend, interrupted)) return false;
     const auto merge = [&](int64_t item) { kernels.merge(call, out, plan, item, scratch(floats)); };
     if (plan.splits > 1 && !parallel_for(threads, plan.items, merge, interrupted)) return false;
-    const auto mean = [&](int64_t head) { mean_blocks(call, out, plan, head); };
+    const std::vector<float> widths = widths_of(call.N, out.pooled ? out.C : 0);
+    const auto mean = [&](int64_t head) { mean_blocks(call, out, plan, widths.data(), head); };
     return !out.pooled || parallel_for(1, call.B * call.H, mean, interrupted);
 }
 
