@@ -117,10 +117,11 @@ def test_topics_of_the_walkthrough_have_addresses(visitor):
         browsing.wait_for_query(page, topic=topic)
         browsing.settled(page)
     page.get_by_text("Toy example", exact=True).click()
-    browsing.wait_for_query(page, on="Toy example")
-    page.reload()
+    browsing.wait_for_query(page, on="Toy example", topic="Cost")
     browsing.settled(page)
-    page.get_by_text("What one head takes, in bytes").wait_for()
+    visitor.go(f"walkthrough?{HERE}&topic=Cost&on=Toy+example")
+    browsing.settled(page)
+    page.get_by_text("What one head takes, in bytes").first.wait_for(timeout=60_000)
 
 
 def test_the_number_of_links_by_keyboard(visitor):
