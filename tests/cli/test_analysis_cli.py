@@ -1,32 +1,15 @@
-"""The analysis commands: what they print, what they write, and the one line they say of bad input."""
+"""The commands that read heads off a trace, and the one line that analysis commands say of bad input."""
 
 import json
 
 import pytest
-import torch
+from cli.commands import TEXT, records
 
-from attnviz.analysis.attribution import attribute_tokens
 from attnviz.analysis.compare import compare_heads
 from attnviz.analysis.flow import flow, reach, rollout
-from attnviz.analysis.measures import cosine
-from attnviz.cli import entry as cli
 from attnviz.recording import inspect
 
-TEXT = "The bank of the river was muddy."
 pytestmark = pytest.mark.usefixtures("minilm")
-
-
-@pytest.fixture
-def attnviz(capsys):
-    def call(*arguments, code=0):
-        assert cli.run([str(argument) for argument in arguments]) == code
-        return capsys.readouterr()
-
-    return call
-
-
-def records(printed):
-    return json.loads(printed.out)
 
 
 def test_heads_are_sorted_by_the_column_asked_for(attnviz, minilm, tmp_path):
@@ -177,11 +160,6 @@ def test_sparsity_of_a_trace_without_values_has_no_error(attnviz, minilm, tmp_pa
     assert set(records(attnviz("sparsity", traced, "--json"))[0]) == {"pattern", "mass", "keys"}
 
 
-def test_relevance_of_a_similarity_is_a_mean_over_all_positions(attnviz):
-    told = attnviz("attribute", "minilm", "The bank.", "--with", "A mill.").out
-    assert "mean over the 5 positions that it is read from" in told
-
-
 def test_roles_that_a_text_is_too_short_for_are_left_out(attnviz, smollm2):
     assert "(local left out, it needs 6 tokens)" in attnviz("roles", "minilm", "The bank").out
     assert "local" not in {row["role"] for row in records(attnviz("roles", "minilm", "The bank", "--json"))}
@@ -195,126 +173,6 @@ def test_sparsity_has_errors_of_the_output(attnviz):
     local = next(row for row in found if row["pattern"] == "local 16")
     assert local["mass"] == pytest.approx(1.0, abs=1e-5)
     assert local["error"] == pytest.approx(0.0, abs=1e-5)
-
-
-def test_attribution_of_similarity_agrees_with_the_library(attnviz, minilm):
-    model, tokenizer = minilm
-    inputs = tokenizer([TEXT, "A river side."], return_tensors="pt", padding=True)
-    measure = cosine(inputs["attention_mask"])
-    wanted = attribute_tokens(model, tokenizer, inputs, measure, method="ablation").scores.tolist()
-    found = records(attnviz("attribute", "minilm", TEXT, "--with", "A river side.", "--method", "ablation", "--json"))
-    assert {row["position"]: row["score"] for row in found} == pytest.approx(dict(enumerate(wanted)), abs=1e-6)
-
-
-@pytest.mark.parametrize("method", ["relevance", "importance", "integrated attention", "attention conductance"])
-def test_every_method_of_attribution_takes_two_texts(attnviz, tmp_path, method):
-    asked = ("attribute", "minilm", "A bank.", "--with", "A river.", "--method", method)
-    if "attention" in method:
-        asked += ("--layer", 2, "--steps", 8)
-    found = records(attnviz(*asked, "--json", "-o", tmp_path / "found.svg"))
-    assert len(found) == {"relevance": 5, "importance": 72}.get(method, 12)
-    assert "<svg" in (tmp_path / "found.svg").read_text()
-
-
-def test_conductance_of_a_layer_says_how_far_to_trust_it(attnviz):
-    asked = ("attribute", "minilm", "A bank.", "--with", "A river.", "--method", "layer conductance")
-    told = attnviz(*asked, "--layer", 1, "--steps", 2).out
-    assert "similarity of the two texts, layer 1" in told
-    assert "error of the sum" in told
-    assert attnviz(*asked, code=2).err == "error: layer conductance needs the layer: give --layer\n"
-
-
-def test_continuation_names_the_next_tokens(attnviz):
-    asked = ("attribute", "smollm2", "One two", "--method", "continuation", "--target", " three four", "--json")
-    found = records(attnviz(*asked))
-    named = {(row["position"], row["next"]) for row in found}
-    assert named == {(place, word) for place in (0, 1) for word in ("three", "four")}
-
-
-def test_links_between_tokens_are_cut(attnviz, minilm):
-    """Hiding the last token from all six is what a shorter attention mask does; of two texts only the first changes."""
-    model, tokenizer = minilm
-    other = tokenizer("A river.", return_tensors="pt")
-    inputs = tokenizer("A bank !", return_tensors="pt")
-    asked = ("ablate", "minilm", "A bank !", "--with", "A river.", "--queries", "0-4", "--keys", "3")
-    (row,) = records(attnviz(*asked, "--json"))
-    assert row["heads"] == "all"
-    mask = inputs["attention_mask"].clone()
-    mask[0, 3] = 0
-    with torch.inference_mode():
-        fixed = model(**other).last_hidden_state[0].mean(0)
-        numbers = [
-            torch.cosine_similarity(model(**changed).last_hidden_state[0].mean(0), fixed, dim=0).item()
-            for changed in (inputs, {**inputs, "attention_mask": mask})
-        ]
-    assert [row["before"], row["after"]] == pytest.approx(numbers, abs=1e-5)
-    (one,) = records(attnviz(*asked, "--heads", "5.3", "--json"))
-    assert 0 < abs(one["change"]) < abs(row["change"])
-
-
-def test_ablate_named_heads(attnviz):
-    (row,) = records(attnviz("ablate", "minilm", TEXT, "--with", "A river side.", "--heads", "0.2, 5.7", "--json"))
-    assert row["change"] == pytest.approx(row["after"] - row["before"])
-    assert row["change"] != 0
-
-
-def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
-    lines = ["[Ann]1 met [Bo]2 and [she]1 smiled .", "[The king]1 slept . [He]1 snored , [the king]1 did ."]
-    (tmp_path / "texts.txt").write_text("\n".join(lines))
-    told = attnviz("coref", "minilm", tmp_path / "texts.txt").out
-    assert "3 of 3 mentions with an antecedent have one in view" in told
-    assert "Share of them whose antecedent is found, among any preceding mention." in told
-    assert "same head word else nearest" in told
-    assert told.startswith("warning: 3 mentions are scored, below 100 do not trust a best head\n")
-    assert "The best head of one half" in told
-    options = ("--candidates", "other word", "--overlap", 1, "--random-weights", "-o", tmp_path / "c.csv")
-    found = records(attnviz("coref", "minilm", tmp_path / "texts.txt", "--json", *options))
-    assert len(found["heads"]) == len(found["heads, random weights"]) == 72
-    assert found["heads"] != found["heads, random weights"]
-    assert {row["rule"] for row in found["rules"]} >= {"chance", "nearest", "first", "same head word"}
-    assert len(found["halves"]) == 2
-    assert found["candidates"] == "other word"
-    assert "1 sentence of overlap" in found["reading"]
-    assert len((tmp_path / "c.csv").read_text().splitlines()) == 73
-    one = ("coref", "minilm", tmp_path / "texts.txt", "--layer", 2, "--head", 4)
-    rows = records(attnviz(*one, "--document", 1, "--json", "-o", tmp_path / "arcs.svg"))
-    assert {(row["from"], row["to"]) for row in rows if not row["answer"]} == {(4, 1), (8, 4)}
-    assert len(rows) == 4
-    assert "layer 2, head 4 answers" in (tmp_path / "arcs.svg").read_text()
-    told = attnviz(*one, "--document", 2, code=2).err
-    assert told == "error: document 2 does not exist: there are 2, counted from 0\n"
-    told = attnviz(*one[:-1], 12, code=2).err
-    assert told == "error: head 12 does not exist: layer 2 of this trace has 12 heads (0 to 11)\n"
-    told = attnviz(*one, "--random-weights", code=2).err
-    assert told == "error: --random-weights is about every head: leave out --layer and --head\n"
-    told = attnviz("coref", "minilm", tmp_path / "texts.txt", "-o", tmp_path / "c.xyz", code=2).err
-    assert told.startswith("error: format must be one of")
-
-
-def test_deps_needs_conllu(attnviz, tmp_path):
-    row = "{}\t{}\t_\tNOUN\tNN\t_\t{}\t{}\t_\t_"
-    sentence = "\n".join(
-        [row.format(1, "dogs", 2, "nsubj"), row.format(2, "chase", 0, "root"), row.format(3, "cats", 2, "obj")]
-    )
-    (tmp_path / "a.conllu").write_text(f"{sentence}\n\n" * 6)
-    found = records(attnviz("deps", "minilm", tmp_path / "a.conllu", "--minimum", 2, "--json"))
-    assert {row["relation"] for row in found} == {"all", "nsubj", "obj"}
-    assert {row["n"] for row in found} == {6, 12}
-    told = attnviz("deps", "minilm", tmp_path / "a.conllu").out
-    assert told.startswith("left out for fewer than 50 arcs (--minimum): nsubj, obj\n")
-    subjects = ("deps", "minilm", tmp_path / "a.conllu", "--relation", "nsubj")
-    heads = records(attnviz(*subjects, "--json", "-o", tmp_path / "deps.svg"))
-    assert len(heads) == 144
-    assert {row["direction"] for row in heads} == {"to head", "to dependent"}
-    assert "nsubj arcs a head finds, in its better direction" in (tmp_path / "deps.svg").read_text()
-    one_way = records(attnviz(*subjects, "--direction", "to dependent", "--json"))
-    assert one_way == [row for row in heads if row["direction"] == "to dependent"]
-    place = ("deps", "minilm", tmp_path / "a.conllu", "--layer", 2, "--head", 4, "--sentence")
-    rows = records(attnviz(*place, 5, "--direction", "to dependent", "--json"))
-    assert [(row["from"], row["to"]) for row in rows] == [(0, 1), (2, 1), (1, rows[2]["to"]), (1, rows[3]["to"])]
-    assert attnviz(*place, 6, code=2).err == "error: sentence 6 does not exist: there are 6, counted from 0\n"
-    told = attnviz("deps", "minilm", tmp_path / "a.conllu", "--relation", "dobj", code=2).err
-    assert told == "error: no arc has the relation 'dobj': there are all, nsubj, obj\n"
 
 
 FIGURES = [
@@ -404,11 +262,3 @@ def test_bad_input_is_one_line(attnviz, arguments, message):
     assert told.startswith("error: ")
     assert message in told
     assert told.count("\n") == 1
-
-
-def test_missing_data_is_one_line(attnviz, tmp_path):
-    assert "does not exist: give a file or a folder" in attnviz("coref", "minilm", tmp_path / "no.conll", code=1).err
-    (tmp_path / "bad.conll").write_text("a 0\n")
-    assert "bad.conll line 1: a CoNLL line has at least 5 columns" in (
-        attnviz("coref", "minilm", tmp_path / "bad.conll", code=1).err
-    )
