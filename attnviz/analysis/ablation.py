@@ -20,6 +20,7 @@ from ..errors import UsageError
 from ..recording.intervene import hidden_links, intervene
 from .kinds import kind_of
 from .measures import Measure, measured
+from .tables import by_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,8 +97,7 @@ def ablate_each(
             rows.append({"layer": layer, "head": head, "before": before, "after": after, "change": after - before})
             if progress is not None:
                 progress(done, len(chosen))
-    table = pd.DataFrame(rows)
-    return table.sort_values("change", key=lambda column: -column.abs(), kind="stable", ignore_index=True)
+    return by_size(pd.DataFrame(rows), "change")
 
 
 def knock_out(

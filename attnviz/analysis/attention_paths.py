@@ -26,7 +26,7 @@ from .gradients import Gradients, frozen, gradients
 from .kinds import kind_of
 from .measures import Measure, measured
 from .paths import CONVERGED, Progress, along, captum, counted, difference, doubled, layers_of, path
-from .tables import Tabular
+from .tables import Tabular, by_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,9 +86,7 @@ class HeadAttribution(Tabular):
             for layer, carried in self.layers.items()
             for head, score in enumerate(carried.scores.tolist())
         ]
-        return pd.DataFrame(rows).sort_values(
-            "score", key=lambda column: -column.abs(), kind="stable", ignore_index=True
-        )
+        return by_size(pd.DataFrame(rows), "score")
 
 
 def integrated_attention(

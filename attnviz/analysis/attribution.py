@@ -27,7 +27,7 @@ from .gradients import frozen
 from .kinds import kind_of
 from .measures import Measure, measured
 from .paths import CONVERGED, Progress, along, baseline, captum, counted, difference, doubled, layers_of, path
-from .tables import Tabular
+from .tables import Tabular, by_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +67,7 @@ class Attribution(Tabular):
             {"position": index, "token": token.label, "score": score}
             for index, (token, score) in enumerate(zip(self.tokens, self.scores.tolist(), strict=True))
         ]
-        return pd.DataFrame(rows).sort_values(
-            "score", key=lambda column: -column.abs(), kind="stable", ignore_index=True
-        )
+        return by_size(pd.DataFrame(rows), "score")
 
 
 def attribute_tokens(

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..arguments import check_text
 from ..errors import UsageError
 from ..tokens import printable
 from . import measures
@@ -37,8 +38,7 @@ def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = No
     text, for a target that is not one token, for a model that predicts no tokens when there is no second text, and for
     one that does when there is.
     """
-    if not text.strip():
-        raise UsageError("the text is empty: give at least one word")
+    check_text(text)
     if second is not None:
         _check_second(model, second, target)
         both = tokenizer([text, second], return_tensors="pt", padding=True)

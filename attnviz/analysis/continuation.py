@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..tokens import Token, from_ids
 from .cases import predicts
 from .paths import Progress, captum, filler
-from .tables import Tabular
+from .tables import Tabular, by_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,9 +45,7 @@ class Continuation(Tabular):
             for step, after in enumerate(self.following)
             for place, (token, score) in enumerate(zip(self.tokens, self.scores[step].tolist(), strict=True))
         ]
-        return pd.DataFrame(rows).sort_values(
-            "score", key=lambda column: -column.abs(), kind="stable", ignore_index=True
-        )
+        return by_size(pd.DataFrame(rows), "score")
 
 
 def attribute_continuation(

@@ -25,6 +25,11 @@ class Tabular(ABC):
         return self.table().to_html(max_rows=20)
 
 
+def by_size(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows by the size of a column, whatever its sign, the largest first."""
+    return table.sort_values(column, key=lambda values: -values.abs(), kind="stable", ignore_index=True)
+
+
 def statistics_table(trace: Trace) -> pd.DataFrame:
     """One row per layer, head and query: layer, head, row, token, visible_keys and the fields of `Statistics`.
 

@@ -9,7 +9,7 @@ import typer
 from ..errors import UsageError
 from .explaining import METHODS, STEPS, Asked, check_options
 from .results import Json, Output, Top, counted, tell
-from .source import File, Kind, Layer, Text, pair_of, text_of
+from .source import File, Kind, Layer, NetworkName, Text, pair_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..analysis.ablation import Effect
     from ..analysis.cases import Case
 
-NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 Target = Annotated[
     str | None, typer.Option(help="Next token to explain, such as ' Paris'.", show_default="the likeliest")
 ]
@@ -176,8 +175,6 @@ def _case(model: str, text: str, target: str | None, with_text: str | None) -> C
     from ..analysis.cases import case, predicts
     from ..models import load_reader
 
-    if not text.strip():
-        raise UsageError("the text is empty: give at least one word")
     network, tokenizer = load_reader(model)
     if with_text is None and not predicts(network):
         raise UsageError(f"{model} predicts no tokens: give a second text with --with")

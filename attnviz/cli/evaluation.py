@@ -10,7 +10,7 @@ import typer
 from ..errors import UsageError
 from . import output as out
 from .results import Json, Output, counted, tell, write
-from .source import Head, Layer
+from .source import Head, Layer, NetworkName
 from .texts import (
     DocumentNumber,
     SentenceNumber,
@@ -31,7 +31,6 @@ Data = Annotated[Path, typer.Argument(help="A file, or a folder of files.")]
 Start = Annotated[
     bool, typer.Option("--start", help="Put the tokenizer's start token first where the tokenizer itself does not.")
 ]
-NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 
 FEW = 100
 """Below that many cases the best of many heads is luck; see docs/limits.md."""

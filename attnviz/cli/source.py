@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 Model = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file, hub id, a trace file (.attn), or toy.")]
+NetworkName = Annotated[str, typer.Argument(help="Bundled name, folder, GGUF file or hub id.")]
 Text = Annotated[str | None, typer.Argument(help="The text; - reads it from standard input.", show_default=False)]
 File = Annotated[Path | None, typer.Option(help="Read the text from a file (UTF-8).", show_default=False)]
 Layer = Annotated[int | None, typer.Option(min=0, help="Layer, counted from 0.", show_default=False)]

@@ -10,6 +10,7 @@ from ..analysis.ablation import Effect, ablate, ablate_each
 from ..analysis.attribution import attribute_tokens
 from ..analysis.cases import Case, alone
 from ..analysis.gradients import gradients
+from ..analysis.tables import by_size
 from .jobs import Job, watched
 from .runs import twin
 
@@ -57,8 +58,7 @@ class Scores:
         import pandas as pd
 
         rows = [(place, token.label, self.scores[place]) for place, token in enumerate(self.tokens)]
-        table = pd.DataFrame(rows, columns=["position", "token", "score"])
-        return table.sort_values("score", key=lambda column: -column.abs(), kind="stable", ignore_index=True)
+        return by_size(pd.DataFrame(rows, columns=["position", "token", "score"]), "score")
 
 
 def relevance(case: Case, token: int, kind: str, job: Job) -> Scores:

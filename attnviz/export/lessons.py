@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnviz_kernels import Emit, Mask, attend, check, view_of
+from attnviz_kernels import Emit, Mask, View, attend, check, view_of
 from attnviz_kernels.reference import scores as dense_scores
 
 from .. import charts
@@ -22,7 +22,7 @@ from ..errors import UsageError
 from ..head import Head, Record
 from ..tokens import TokenAxis, named
 from ..trace import Trace
-from ..views import Dense, QueryKey
+from ..views import Dense, QueryKey, WeightView
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,10 +120,8 @@ def one_or_many(head: Head) -> pd.DataFrame:
     """Each head of a head's layer, and one head that reads all their queries and keys as one long vector."""
     whole = head.record.view
     assert whole is not None
-    view = whole.sequence(head.batch).crop(head.row_axis.valid, head.col_axis.valid)
-    if not isinstance(view, QueryKey):
-        raise UsageError(f"this needs query and key: of layer {head.layer} only the weights were recorded")
-    query, key = view.view.query[0, :, -1024:].float(), view.view.key[0, :, -1024:].float()
+    view = _call(head, whole.sequence(head.batch).crop(head.row_axis.valid, head.col_axis.valid))
+    query, key = view.query[0, :, -1024:].float(), view.key[0, :, -1024:].float()
     key = key.repeat_interleave(len(query) // len(key), 0)
     wide = [part.transpose(0, 1).flatten(1) for part in (query, key)]
     return theory.one_head_or_many(wide[0], wide[1], len(query))
@@ -145,11 +143,16 @@ def cost_chart(head: Head, **look: Any) -> AltairChart:
     return lessons.cost(costs(head), **look)
 
 
-def _crop(head: Head) -> Any:
-    if not isinstance(head.view, QueryKey):
-        raise UsageError(f"this needs query and key: of layer {head.layer} only the weights were recorded")
+def _crop(head: Head) -> View:
     rows, cols = (slice(0, min(count, LONGEST)) for count in head.shape)
-    return head.view.view.crop(rows, cols)
+    return _call(head, head.view).crop(rows, cols)
+
+
+def _call(head: Head, view: WeightView) -> View:
+    """The call behind a view, or UsageError where only weights were kept."""
+    if not isinstance(view, QueryKey):
+        raise UsageError(f"this needs query and key: of layer {head.layer} only the weights were recorded")
+    return view.view
 
 
 def shown(head: Head, weights: Tensor) -> Head:
