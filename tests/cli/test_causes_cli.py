@@ -15,6 +15,13 @@ def test_relevance_of_a_similarity_is_a_mean_over_all_positions(attnviz):
     assert "mean over the 5 positions that it is read from" in told
 
 
+def test_small_scores_are_printed_with_three_digits_of_the_largest(attnviz):
+    asked = ("attribute", "minilm", "The bank.", "--with", "A mill.")
+    wanted = max(row["score"] for row in records(attnviz(*asked, "--json")))
+    assert 0.001 < wanted < 0.01
+    assert f" {wanted:.5f}\n" in attnviz(*asked).out
+
+
 def test_attribution_of_similarity_agrees_with_the_library(attnviz, minilm):
     model, tokenizer = minilm
     inputs = tokenizer([TEXT, "A river side."], return_tensors="pt", padding=True)
