@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -129,8 +130,9 @@ def from_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tup
 def read_ids(tokenizer: Any, ids: Sequence[int], text: str | None = None) -> tuple[tuple[Token, ...], str | None]:
     """The tokens of one sequence of ids, padding included, and the text that their offsets count in.
 
-    With the source `text`, or text recovered by decoding, surface text comes from the tokenizer's offsets; where
-    encoding that text does not give the same ids, every token is decoded on its own instead and there is no text.
+    With the source `text`, or where that does not give these ids with text recovered by decoding, surface text comes
+    from the tokenizer's offsets; where encoding neither gives the same ids, every token is decoded on its own instead
+    and there is no text.
     """
     ids = [int(index) for index in ids]
     special = {int(index) for index in tokenizer.all_special_ids} - {tokenizer.unk_token_id}
@@ -161,12 +163,12 @@ def _offsets(
     if not getattr(tokenizer, "is_fast", False):
         return None
     # special tokens are either added around the text or, in a chat template, written out in it
-    for added in (special, set[int]()):
+    for given, added in product(dict.fromkeys((text, None)), (special, set[int]())):
         plain = [index for index in ids if index not in added]
-        source = tokenizer.decode(plain, clean_up_tokenization_spaces=False) if text is None else text
+        source = tokenizer.decode(plain, clean_up_tokenization_spaces=False) if given is None else given
         encoded = tokenizer(source, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         found = list(encoded["input_ids"])
-        if found[: len(plain)] == plain and (text is not None or len(found) == len(plain)):
+        if found[: len(plain)] == plain and (given is not None or len(found) == len(plain)):
             spans = iter(encoded["offset_mapping"])
             return source, [None if index in added else tuple(next(spans)) for index in ids]
     return None

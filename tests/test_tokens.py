@@ -54,6 +54,15 @@ def test_without_the_text_ids_are_decoded(minilm):
     assert [token.special for token in tokens] == [True, False, False, True]
 
 
+@pytest.mark.parametrize("text", ["Muddy", "Muddy waters", "Of banks"])
+def test_where_the_text_gives_other_ids_they_are_decoded(minilm, text):
+    """So it is when a model has written on: the text holds only the beginning."""
+    _, tokenizer = minilm
+    tokens, source = read_ids(tokenizer, tokenizer("muddy banks").input_ids, text)
+    assert source == "muddy banks"
+    assert [token.label for token in tokens] == ["[CLS]", "muddy", "banks", "[SEP]"]
+
+
 def test_ids_that_no_text_gives_are_decoded_one_by_one(minilm):
     _, tokenizer = minilm
     ids = [tokenizer.convert_tokens_to_ids(piece) for piece in ("##ing", "river")]

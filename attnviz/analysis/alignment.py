@@ -88,7 +88,7 @@ def read_pair(model: Any, tokenizer: Any, source: str, target: str) -> tuple[Tra
         raise UsageError("this model has no cross attention: give an encoder-decoder model")
     inputs = tokenizer(source, text_target=target, return_tensors="pt")
     labels = inputs.pop("labels")
-    with torch.inference_mode(), record(model, tokenizer=tokenizer) as trace:
+    with torch.inference_mode(), record(model, tokenizer=tokenizer, text=source) as trace:
         model(**inputs, labels=labels)
     targets = words(from_ids(tokenizer, labels[0].tolist(), target), target, "whitespace")
     sources = words(from_ids(tokenizer, inputs["input_ids"][0].tolist(), source), source, "whitespace")

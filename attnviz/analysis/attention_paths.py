@@ -95,6 +95,7 @@ def integrated_attention(
     measure: Measure,
     *,
     tokenizer: Any = None,
+    text: str | None = None,
     layers: Sequence[int] | None = None,
     kind: str | None = None,
     steps: int = 50,
@@ -103,13 +104,13 @@ def integrated_attention(
 ) -> HeadAttribution:
     """Integrated gradients over the attention of each layer, one layer after another.
 
-    inputs hold one text without padding; kind is as in `gradients`. Runs the model `steps` times a layer, doubled up
-    to `most` where the scores do not sum to the effect within 5 %. progress(done, total) may raise to stop. Raises
-    UsageError for layers that do not exist.
+    inputs hold one text without padding; tokenizer, text and kind are as in `gradients`. Runs the model `steps` times
+    a layer, doubled up to `most` where the scores do not sum to the effect within 5 %. progress(done, total) may raise
+    to stop. Raises UsageError for layers that do not exist.
     """
     kind = kind_of(model, kind)
     chosen = layers_of(model, layers, kind)
-    passed = gradients(model, inputs, measure, tokenizer=tokenizer, kind=kind)
+    passed = gradients(model, inputs, measure, tokenizer=tokenizer, text=text, kind=kind)
     means, found = {}, {}
     for index, layer in enumerate(chosen):
         told = _part(progress, index, len(chosen))

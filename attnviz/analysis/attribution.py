@@ -76,6 +76,7 @@ def attribute_tokens(
     inputs: Mapping[str, Any],
     measure: Measure,
     *,
+    text: str | None = None,
     method: str | None = None,
     steps: int = 50,
     most: int = 1600,
@@ -85,12 +86,13 @@ def attribute_tokens(
 
     method is one of `METHODS`; None takes ablation for a model that predicts tokens, where integrated gradients need
     about a thousand steps, and integrated gradients else. steps is where they begin, most where they stop doubling; the
-    baseline is the padding token everywhere but at special tokens. progress(done, total) may raise to stop.
+    baseline is the padding token everywhere but at special tokens. text is the first sequence's, for its tokens to be
+    named as they are written. progress(done, total) may raise to stop.
     """
     method = METHODS[predicts(model)] if method is None else method
     if method not in METHODS:
         raise UsageError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    tokens, count = _tokens(tokenizer, inputs)
+    tokens, count = _tokens(tokenizer, inputs, text)
     if method == "ablation":
         scores = _ablation(model, tokenizer, inputs, measure, progress)
         return Attribution(tokens[:count], scores[:count], method)
@@ -106,6 +108,7 @@ def layer_conductance(
     measure: Measure,
     layer: int,
     *,
+    text: str | None = None,
     kind: str | None = None,
     steps: int = 50,
     most: int = 1600,
@@ -113,12 +116,12 @@ def layer_conductance(
 ) -> Attribution:
     """Attribute a measure to the states of one layer, position by position, on the way from the baseline to the text.
 
-    inputs hold one text; steps, most and progress are those of `attribute_tokens`, kind that of `gradients`. Where all
-    that reaches the output goes through the layer, the scores sum to the difference between text and baseline. Raises
-    UsageError for a layer that does not exist.
+    inputs hold one text; text, steps, most and progress are those of `attribute_tokens`, kind that of `gradients`.
+    Where all that reaches the output goes through the layer, the scores sum to the difference between text and
+    baseline. Raises UsageError for a layer that does not exist.
     """
     block = _block(model, layer, kind_of(model, kind))
-    tokens, count = _tokens(tokenizer, inputs)
+    tokens, count = _tokens(tokenizer, inputs, text)
 
     def compute(steps: int) -> tuple[Tensor, float]:
         with path(model, tokenizer, inputs, measure, steps, progress) as (forward, start, end), torch.enable_grad():
@@ -177,10 +180,10 @@ def _ablation(
     return scores
 
 
-def _tokens(tokenizer: Any, inputs: Mapping[str, Any]) -> tuple[tuple[Token, ...], int]:
+def _tokens(tokenizer: Any, inputs: Mapping[str, Any], text: str | None) -> tuple[tuple[Token, ...], int]:
     """The tokens of the first sequence, and how many of them are no padding."""
     count = int(inputs["attention_mask"][0].sum()) if "attention_mask" in inputs else inputs["input_ids"].shape[1]
-    return from_ids(tokenizer, inputs["input_ids"][0].tolist()), count
+    return from_ids(tokenizer, inputs["input_ids"][0].tolist(), text), count
 
 
 def _block(model: nn.Module, layer: int, kind: str) -> nn.Module:

@@ -7,7 +7,7 @@ with a second one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,13 +22,15 @@ from .measures import Measure
 
 @dataclass(frozen=True)
 class Case:
-    """inputs go into the model, measure makes one number of what comes out, about says in words which."""
+    """inputs go into the model, measure makes one number of what comes out, about says in words which; text is the
+    first text, whose tokens are explained."""
 
     model: nn.Module
     tokenizer: Any
     inputs: Mapping[str, Any]
     measure: Measure
     about: str
+    text: str
 
 
 def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = None, second: str | None = None) -> Case:
@@ -43,13 +45,13 @@ def case(model: nn.Module, tokenizer: Any, text: str, *, target: str | None = No
         _check_second(model, second, target)
         both = tokenizer([text, second], return_tensors="pt", padding=True)
         measure = measures.cosine(both["attention_mask"])
-        return Case(model, tokenizer, dict(both), measure, "similarity of the two texts")
+        return Case(model, tokenizer, dict(both), measure, "similarity of the two texts", text)
     if not predicts(model):
         raise UsageError("this model predicts no tokens: give a second text to compare with")
     inputs = _started(model, tokenizer(text, return_tensors="pt"))
     chosen = next_tokens(model, inputs, 1)[0][0] if target is None else only_token(tokenizer, target)
     about = f"logit of {tokenizer.decode([chosen])!r} as next token"
-    return Case(model, tokenizer, inputs, measures.logit(chosen), about)
+    return Case(model, tokenizer, inputs, measures.logit(chosen), about, text)
 
 
 def alone(found: Case) -> Case:
@@ -63,7 +65,7 @@ def alone(found: Case) -> Case:
     count = int(mask[0].sum())
     first = {name: value[:1, :count] for name, value in found.inputs.items()}
     measure: Measure = lambda output: torch.cosine_similarity(output.last_hidden_state[0].mean(0), fixed, dim=0)  # noqa: E731
-    return Case(found.model, found.tokenizer, first, measure, found.about)
+    return replace(found, inputs=first, measure=measure)
 
 
 def predicts(model: nn.Module) -> bool:

@@ -77,7 +77,8 @@ def attribute_continuation(
         )
     scores = torch.zeros(len(following), len(ids))
     scores[:, ordinary] = found.token_attr.cpu().float()
-    return Continuation(from_ids(tokenizer, ids.tolist()), from_ids(tokenizer, following.tolist()), scores)
+    tokens, after = from_ids(tokenizer, ids.tolist(), text), from_ids(tokenizer, following.tolist(), target)
+    return Continuation(tokens, after, scores)
 
 
 class _Told(nn.Module):

@@ -145,13 +145,20 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 def gradients(
-    model: nn.Module, inputs: Mapping[str, Any], measure: Measure, *, tokenizer: Any = None, kind: str | None = None
+    model: nn.Module,
+    inputs: Mapping[str, Any],
+    measure: Measure,
+    *,
+    tokenizer: Any = None,
+    text: str | None = None,
+    kind: str | None = None,
 ) -> Gradients:
     """Run a model forward and backward once, from `measure` to the heads' outputs of every layer.
 
-    inputs must hold one sequence without padding. Parameters are frozen meanwhile, so that the layers need not keep
-    what their gradients would take; the graph begins at the first layer's heads. Memory is O(N) beside what is left of
-    the model's own activations. kind is "encoder", "decoder" or "cross" for models with several kinds of attention.
+    inputs must hold one sequence without padding; tokenizer and text name its tokens as in `record`. Parameters are
+    frozen meanwhile, so that the layers need not keep what their gradients would take; the graph begins at the first
+    layer's heads. Memory is O(N) beside what is left of the model's own activations. kind is "encoder", "decoder" or
+    "cross" for models with several kinds of attention.
     """
     one_text(inputs)
     kind = kind_of(model, kind)
@@ -163,7 +170,7 @@ def gradients(
         outputs[place.layer] = output if output.requires_grad else output.detach().requires_grad_()
         return outputs[place.layer]
 
-    recording = record(model, tokenizer=tokenizer, keep="qkv")
+    recording = record(model, tokenizer=tokenizer, text=text, keep="qkv")
     with frozen(model), torch.enable_grad(), recording as trace, intervene(model, output=keep):
         score = measured(model, inputs, measure)
         found = torch.autograd.grad(score, list(outputs.values()), allow_unused=True)

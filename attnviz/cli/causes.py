@@ -73,7 +73,6 @@ def attribute(
         found = METHODS[method](
             Asked(
                 case,
-                words,
                 titles.source(model, words, with_text),
                 target,
                 layer,

@@ -22,7 +22,6 @@ class Asked:
     whose state is explained (None: those that the number reads), and the most steps of a path."""
 
     case: Case
-    text: str
     source: str
     target: str | None
     layer: int | None
@@ -67,6 +66,7 @@ def tokens(asked: Asked, method: str) -> Explained:
     case = asked.case
     found = attribute_tokens(
         *(case.model, case.tokenizer, case.inputs, case.measure),
+        text=case.text,
         method=method,
         most=asked.most,
         progress=asked.progress,
@@ -84,6 +84,7 @@ def layer_conductance(asked: Asked) -> Explained:
     case = alone(asked.case)
     found = conductance(
         *(case.model, case.tokenizer, case.inputs, case.measure, asked.layer),
+        text=case.text,
         kind=asked.kind,
         most=asked.most,
         progress=asked.progress,
@@ -126,7 +127,7 @@ def continuation(asked: Asked) -> Explained:
     from ..analysis.continuation import attribute_continuation
 
     case = asked.case
-    found = attribute_continuation(case.model, case.tokenizer, asked.text, asked.target, progress=asked.progress)
+    found = attribute_continuation(case.model, case.tokenizer, case.text, asked.target, progress=asked.progress)
     about = f"log probability of {''.join(token.text for token in found.following)!r} after the text"
     return _tokens(asked, "continuation", found, about, scores=found.totals)
 
@@ -170,7 +171,8 @@ def _gradients(asked: Asked) -> Any:
     from ..analysis.gradients import gradients
 
     case = alone(asked.case)
-    return gradients(case.model, case.inputs, case.measure, tokenizer=case.tokenizer, kind=asked.kind)
+    named = {"tokenizer": case.tokenizer, "text": case.text}
+    return gradients(case.model, case.inputs, case.measure, **named, kind=asked.kind)
 
 
 def _tokens(asked: Asked, method: str, found: Any, about: str, remark: str = "", scores: Any = None) -> Explained:

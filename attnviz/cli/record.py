@@ -68,7 +68,7 @@ def _trace(model: str, text: str, generate: int, options: dict[str, Any]) -> Tra
         if not hasattr(network, "generate") or not network.can_generate():
             raise UsageError(f"{model} writes no text: leave out --generate")
         inputs = tokenizer(text, return_tensors="pt").to(network.device)
-        with torch.inference_mode(), record(network, tokenizer=tokenizer, **options) as trace:
+        with torch.inference_mode(), record(network, tokenizer=tokenizer, text=text, **options) as trace:
             network.generate(**inputs, max_new_tokens=generate, do_sample=False)
     trace.model = model
     return trace

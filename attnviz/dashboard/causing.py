@@ -66,7 +66,7 @@ def relevance(case: Case, token: int, kind: str, job: Job) -> Scores:
     case = _own(case)
     with watched(case.model, job, "Forward and backward"):
         one = alone(case)
-        passed = gradients(one.model, one.inputs, one.measure, tokenizer=one.tokenizer, kind=kind)
+        passed = gradients(one.model, one.inputs, one.measure, tokenizer=one.tokenizer, text=one.text, kind=kind)
     job.step("Adding up the layers", 0.9)
     found = passed.relevance(token)
     return Scores(found.tokens, found.scores.tolist())
@@ -77,7 +77,8 @@ def attribution(case: Case, method: str, job: Job) -> Scores:
     name = NAMES[method]
     progress = counted(job, f"Computing {name}")
     case = _own(case)
-    found = attribute_tokens(case.model, case.tokenizer, case.inputs, case.measure, method=name, progress=progress)
+    given = (case.model, case.tokenizer, case.inputs, case.measure)
+    found = attribute_tokens(*given, text=case.text, method=name, progress=progress)
     return Scores(found.tokens, found.scores.tolist(), found.remark, found.converged)
 
 

@@ -104,7 +104,10 @@ def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple
     how = ("" if asked.how == "zero" else f', how="{asked.how}"') + named
     flags = tuple(f"--kind={kind}" for kind in asked.kinds)
     if asked.method == RELEVANCE:
-        one = ("asked = alone(asked)", f"passed = gradients(model, {given}, tokenizer=tokenizer{named})")
+        one = (
+            "asked = alone(asked)",
+            f"passed = gradients(model, {given}, tokenizer=tokenizer, text=asked.text{named})",
+        )
         return (
             "gradients",
             "gradients",
@@ -120,5 +123,5 @@ def _measured(wanted: Wanted, head: Head, asked: Asked) -> tuple[str, str, tuple
         table = f"table = ablate_each(model, {given}{how})"
         return "ablation", "ablate_each", (table,), ("ablate", f"--how={asked.how}", *flags)
     kind = NAMES[asked.method]
-    found = f'found = attribute_tokens(model, tokenizer, {given}, method="{kind}")'
+    found = f'found = attribute_tokens(model, tokenizer, {given}, text=asked.text, method="{kind}")'
     return "attribution", "attribute_tokens", (found,), ("attribute", f"--method={kind}")

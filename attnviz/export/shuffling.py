@@ -70,7 +70,7 @@ def shuffled(model: Any, tokenizer: Any, text: str, place: tuple[int, int], name
 
     def read(given: Tensor, positions: bool) -> Head:
         where = torch.arange(ids.shape[1], device=model.device)[None] * int(positions)
-        with torch.inference_mode(), record(model, tokenizer=tokenizer) as trace:
+        with torch.inference_mode(), record(model, tokenizer=tokenizer, text=text) as trace:
             model(input_ids=given, position_ids=where)
         trace.model = name
         return trace[place]

@@ -37,6 +37,7 @@ def record(
     model: nn.Module,
     *,
     tokenizer: Any = None,
+    text: str | None = None,
     tokens: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     keep: str = "qk",
     layers: Sequence[int] | None = None,
@@ -55,18 +56,21 @@ def record(
     holds the last. While a model is recorded only one thread may use it.
 
     tokenizer or tokens (one label per position; {"encoder": ..., "decoder": ...} for both sides) name rows and
-    columns; else they show ids or positions. keep is "qk" (queries, keys and statistics: every weight on demand),
-    "qkv", "statistics" or "weights"; layers and heads restrict what is kept; dtype stores queries and keys in another
-    type, such as torch.float16; budget is the bytes of memory that the recording may take (default: what is free);
-    spill is a folder for memory-mapped files instead.
+    columns; else they show ids or positions. text, beside a tokenizer, is what the ids of a single sequence were made
+    from: its tokens are then shown as they are written there, also where the tokenizer drops case and accents. keep is
+    "qk" (queries, keys and statistics: every weight on demand), "qkv", "statistics" or "weights"; layers and heads
+    restrict what is kept; dtype stores queries and keys in another type, such as torch.float16; budget is the bytes of
+    memory that the recording may take (default: what is free); spill is a folder for memory-mapped files instead.
 
     Raises UsageError for wrong arguments, RecordingError where attention cannot be recorded exactly, BudgetError
     before the budget is exceeded.
     """
     _check_model(model, tokenizer)
     _check_labels(tokens)
+    _check_source(text, tokenizer)
     options = make_options(keep=keep, layers=layers, heads=heads, dtype=dtype, budget=budget, spill=spill)
     recorder = Recorder(Trace(model=type(model).__name__, revision=revision(model)), options, tokenizer, tokens)
+    recorder.text = text
     with recording(model, recorder):
         yield recorder.trace
 
@@ -122,6 +126,14 @@ def _check_model(model: Any, tokenizer: Any) -> None:
 def _check_labels(tokens: Any) -> None:
     if tokens is not None and (isinstance(tokens, str) or not isinstance(tokens, Sequence | Mapping)):
         raise refuse("tokens", "a list of labels, or one for each side by its name", tokens)
+
+
+def _check_source(text: Any, tokenizer: Any) -> None:
+    if text is None:
+        return
+    check_text(text)
+    if tokenizer is None:
+        raise UsageError("a text is matched with its tokens by the tokenizer: give tokenizer= beside text=")
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
