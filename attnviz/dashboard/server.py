@@ -47,10 +47,6 @@ HEADERS = {
 }
 
 
-# without it the client looks for the server below every page's own path first, and logs an error for each miss
-_BASE = "<title>attnviz</title><script>window.__streamlit = { BACKEND_BASE_URL: location.origin }</script>"
-
-
 class SecurityHeaders:
     """Adds `HEADERS` to every answer that does not set them itself."""
 
@@ -74,12 +70,14 @@ def _missing(message: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
 
 
 def index(_: Request) -> Response:
-    """Streamlit's page, told where its server is."""
+    """Streamlit's page, told where its server is: without that the client looks below every page's own path first, and
+    logs an error for each miss."""
     import streamlit
     from starlette.responses import HTMLResponse
 
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
-    return HTMLResponse(page.replace("<title>Streamlit</title>", _BASE), headers={"cache-control": "no-cache"})
+    head = f"<title>attnviz</title><script>{(HERE / 'page.js').read_text()}</script>"
+    return HTMLResponse(page.replace("<title>Streamlit</title>", head), headers={"cache-control": "no-cache"})
 
 
 @asynccontextmanager
