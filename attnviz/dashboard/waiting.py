@@ -16,6 +16,9 @@ from .jobs import LONG, CancelledError, Job
 UNSEEN = 0.8
 """Seconds a job may take before progress is shown."""
 
+AGREED = ("confirmed", "asked")
+"""Where the session keeps which long recording and which long run the visitor agreed to."""
+
 _slot: ContextVar[Any] = ContextVar("slot")
 
 
@@ -70,10 +73,18 @@ def _watch(job: Job) -> None:
 def _failed(error: BaseException) -> None:
     # in the slot, so that the bar of what runs next takes its place
     with slot().container():
+        if isinstance(error, CancelledError):
+            _cancelled()
         if st.button("Start again"):
             runs.queue().leave(visitor())
             st.rerun()
-        if isinstance(error, CancelledError):
-            st.info("Cancelled.")
-            st.stop()
     raise error
+
+
+def _cancelled() -> None:
+    """Say it once: whatever the visitor does next finds what was there before the run began."""
+    runs.queue().leave(visitor())
+    agreed = {key: st.session_state.pop(key) for key in AGREED if key in st.session_state}
+    st.button("Start again", on_click=st.session_state.update, args=(agreed,))
+    st.info("Cancelled.")
+    st.stop()

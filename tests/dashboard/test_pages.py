@@ -4,6 +4,7 @@ from threading import Event, Timer
 
 import pandas as pd
 import pytest
+from streamlit.util import calc_hash
 
 from attnviz.dashboard import heads, runs, sidebar, waiting
 from attnviz.dashboard.safe import plain
@@ -148,6 +149,41 @@ def test_a_long_job_shows_progress_and_can_be_cancelled(visit, monkeypatch):
     next(button for button in app.button if button.label == "Start again").click().run()
     assert not app.info
     assert all(button.label != "Start again" for button in app.button)
+    assert charts(app) >= 1
+
+
+def cancelled(visit, monkeypatch, page, text):
+    """A page whose recording was cancelled; the next one is as quick as usual."""
+
+    def endless(model, tokenizer, wanted, job):
+        while True:
+            job.step("Recording every head of minilm", 0.5)
+
+    record = runs.record
+    monkeypatch.setattr(runs, "record", endless)
+    monkeypatch.setattr(waiting, "UNSEEN", 0.01)
+    app = visit(page, text=text)
+    stop = Timer(0.5, lambda: [job.cancel() for job in runs.queue()._jobs.values()])
+    stop.start()
+    if len(text.split()) > 1024:
+        app.button[0].click().run()
+    monkeypatch.setattr(runs, "record", record)
+    assert [info.value for info in app.info] == ["Cancelled."]
+    return app
+
+
+def test_the_next_visit_says_nothing_of_what_was_cancelled(visit, monkeypatch):
+    app = cancelled(visit, monkeypatch, "heads", "w " * 1100)
+    app._page_hash = calc_hash("map")
+    app.run()
+    assert [line.value.split("\\.")[0] for line in app.info] == ["This text is 1\\,100 tokens long"]
+    assert [button.label for button in app.main.button] == ["Record 1,100 tokens"]
+
+
+def test_what_was_cancelled_starts_again_without_asking_again(visit, monkeypatch):
+    app = cancelled(visit, monkeypatch, "heads", "w " * 1100)
+    next(button for button in app.button if button.label == "Start again").click().run()
+    assert not app.info
     assert charts(app) >= 1
 
 
