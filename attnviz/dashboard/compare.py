@@ -25,7 +25,7 @@ from .selection import select_head
 from .settings import settings
 from .sidebar import Look
 from .waiting import obtain
-from .zoom import linked, warn_unknown_look
+from .zoom import linked, open_look
 
 HEADS, TEXTS, MODELS = "Two heads", "Two texts", "Two models"
 OTHER = "The bank of the city was robbed, so she walked to the bank to deposit her money."
@@ -44,7 +44,7 @@ def draw(look: Look) -> None:
         Place(look.wanted, look.kind, look.trace.batch, look.head.layer, look.head.head),
         Place(wanted, trace.kinds[0], trace.batch, other.layer, other.head),
     )
-    warn_unknown_look()
+    open_look()
     columns = st.columns(2, gap="large")
     for column, place, head, title in zip(columns, places, (look.head, other), ("First", "Second"), strict=True):
         with column:

@@ -17,7 +17,7 @@ from .sidebar import Look
 from .start import start_link
 from .strip import strip
 from .zoom import look as drawn_look
-from .zoom import warn_unknown_look, zoom
+from .zoom import open_look, zoom
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ def draw(look: Look) -> None:
         select_key(first[1][col])
 
     with map_place:
-        warn_unknown_look()
+        open_look()
         zoom(place, head, first, selected, key="map", pick=pick)
         exports.offer(look, "map", **exports.place_of(look.head), **_options(place))
         if drawn_look():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
@@ -66,18 +66,34 @@ def look() -> dict[str, str]:
     return {name: value for name, value in asked.items() if value in LOOK[name][1][1:]}
 
 
-def warn_unknown_look() -> None:
-    """A line for each choice that the address names and that does not exist."""
+def open_look() -> None:
+    """Bring what the address says together with what was chosen on other pages of this visit, which it has lost. A line
+    for each choice that the address names and that does not exist."""
     for name, (label, options) in LOOK.items():
         warn_unknown(label, options, name)
+    _chosen().update(look())
+    _tell(_chosen())
 
 
 def _looked(key: str) -> None:
-    """Put what was chosen in the map into the address."""
-    for name, value in (st.session_state[key].look or {}).items():
-        if value == LOOK[name][1][0]:
+    """Keep what was chosen in the map."""
+    _chosen().update(st.session_state[key].look or {})
+    _tell(_chosen())
+
+
+def _chosen() -> dict[str, str]:
+    """What this visit chose, by the name in the address."""
+    chosen: dict[str, str] = st.session_state.setdefault("look", {})
+    return chosen
+
+
+def _tell(chosen: Mapping[str, str]) -> None:
+    """Make the address say so; what is drawn so anyway, and what does not exist, is left out there."""
+    for name, (_, options) in LOOK.items():
+        value = chosen.get(name)
+        if value not in options[1:]:
             st.query_params.pop(name, None)
-        else:
+        elif value != st.query_params.get(name):
             st.query_params[name] = value
 
 

@@ -197,3 +197,25 @@ def test_the_legend_says_that_there_are_larger_weights_than_its_end(visitor):
     assert legend.inner_text().split()[:2] == ["0", "≥"]
     page.get_by_label("Range of colours").select_option("full")
     legend.get_by_text("1.00", exact=True).wait_for()
+
+
+def test_choices_stay_when_another_page_was_visited(visitor):
+    page = go(visitor, "model=words.attn&layer=1&head=2")
+    page.get_by_label("Scale", exact=True).select_option("log")
+    browsing.wait_for_query(page, scale="log")
+    page.get_by_label("Colours", exact=True).select_option("magma")
+    browsing.wait_for_query(page, colours="magma")
+    page.get_by_text("Words", exact=True).click()
+    browsing.wait_for_query(page, unit="Words")
+    page.get_by_role("link", name="Entropy").click()
+    page.wait_for_url("**/entropy?*")
+    browsing.settled(page)
+    page.get_by_role("link", name="Map").click()
+    browsing.wait_for_query(page, scale="log", colours="magma", unit="Words")
+    browsing.settled(page)
+    settled(page)
+    assert page.get_by_label("Scale", exact=True).input_value() == "log"
+    assert page.locator(".attnviz-map .legend").inner_text().endswith("weight, log scale")
+    page.get_by_label("Scale", exact=True).select_option("root")
+    page.wait_for_function("!location.search.includes('scale')")
+    assert page.get_by_role("radio", name="Words").is_checked()
