@@ -8,7 +8,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from .spec import FLOATS, Call, Emit, Mask, View, need
+from .spec import FLOATS, ArgumentError, Call, Emit, Mask, View
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -29,8 +29,10 @@ def check(
     batch, heads, rows, size = query.shape
     shape = (batch, heads, rows, key.shape[2])
     scale = 1.0 / math.sqrt(size) if scale is None else scale
-    need(_is_finite(scale), f"scale must be a finite number or None, got {scale}")
-    need(softcap is None or (_is_finite(softcap) and softcap > 0), f"softcap must be positive or None, got {softcap}")
+    if not _is_finite(scale):
+        raise ArgumentError(f"scale must be a finite number or None, got {scale}")
+    if softcap is not None and (not _is_finite(softcap) or softcap <= 0):
+        raise ArgumentError(f"softcap must be positive or None, got {softcap}")
     if bias is not None:
         _check_floats("bias", bias)
         _check_broadcast("bias", bias, shape, query.device)
@@ -45,7 +47,8 @@ def check(
 def check_grid(name: str, grid: object) -> None:
     """Refuse anything but two positive whole numbers."""
     fits = isinstance(grid, tuple | list) and len(grid) == 2 and all(_is_count(blocks, 1) for blocks in grid)
-    need(fits, f"{name} must be two positive whole numbers, got {grid}")
+    if not fits:
+        raise ArgumentError(f"{name} must be two positive whole numbers, got {grid}")
 
 
 def check_vector(vector: Tensor, view: View, axis: str) -> None:
@@ -54,43 +57,59 @@ def check_vector(vector: Tensor, view: View, axis: str) -> None:
     length = cols if axis == "keys" else rows
     shape = tuple(vector.shape)
     fits = len(shape) == 4 and shape[0] in (1, batch) and shape[1] in (1, heads) and shape[2] == length
-    need(fits, f"vector must have shape ({batch} or 1, {heads} or 1, {length}, any), got {shape}")
+    if not fits:
+        raise ArgumentError(f"vector must have shape ({batch} or 1, {heads} or 1, {length}, any), got {shape}")
     _check_device("vector", vector, view.query.device)
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        need(isinstance(tensor, Tensor), f"{name} must be a tensor, got {type(tensor).__name__}")
-        need(tensor.dim() == 4, f"{name} must have 4 axes [batch, heads, positions, size], got {tuple(tensor.shape)}")
-        need(tensor.dtype in FLOATS, f"{name} must be float16, bfloat16, float32 or float64, got {tensor.dtype}")
-        need(min(tensor.shape) > 0, f"{name} must have no empty axis, got {tuple(tensor.shape)}")
-        need(tensor.dtype == query.dtype, f"{name} must have the dtype of query ({query.dtype}), got {tensor.dtype}")
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"{name} must be a tensor, got {type(tensor).__name__}")
+        if tensor.dim() != 4:
+            raise ArgumentError(f"{name} must have 4 axes [batch, heads, positions, size], got {tuple(tensor.shape)}")
+        if tensor.dtype not in FLOATS:
+            raise ArgumentError(f"{name} must be float16, bfloat16, float32 or float64, got {tensor.dtype}")
+        if 0 in tensor.shape:
+            raise ArgumentError(f"{name} must have no empty axis, got {tuple(tensor.shape)}")
+        if tensor.dtype != query.dtype:
+            raise ArgumentError(f"{name} must have the dtype of query ({query.dtype}), got {tensor.dtype}")
         _check_device(name, tensor, query.device)
     batch, heads, _, size = query.shape
     groups, place = key.shape[1], tuple(key.shape[:3])
-    need(key.shape[0] == batch, f"key must have the batch size of query ({batch}), got {key.shape[0]}")
-    need(key.shape[3] == size, f"key must have the head size of query ({size}), got {key.shape[3]}")
-    need(heads % groups == 0, f"key must have a number of heads that divides query's ({heads}), got {groups}")
+    if key.shape[0] != batch:
+        raise ArgumentError(f"key must have the batch size of query ({batch}), got {key.shape[0]}")
+    if key.shape[3] != size:
+        raise ArgumentError(f"key must have the head size of query ({size}), got {key.shape[3]}")
+    if heads % groups:
+        raise ArgumentError(f"key must have a number of heads that divides query's ({heads}), got {groups}")
     got = tuple(value.shape[:3])
-    need(got == place, f"value must have the batch, heads and positions of key {place}, got {got}")
+    if got != place:
+        raise ArgumentError(f"value must have the batch, heads and positions of key {place}, got {got}")
 
 
 def _check_mask(mask: Mask, shape: tuple[int, int, int, int], device: torch.device) -> None:
-    need(isinstance(mask, Mask), f"mask must be a Mask, got {type(mask).__name__}; a tensor goes into Mask(dense=...)")
+    if not isinstance(mask, Mask):
+        raise ArgumentError(f"mask must be a Mask, got {type(mask).__name__}; a tensor goes into Mask(dense=...)")
     batch, _, rows, cols = shape
-    need(_is_count(mask.offset), f"mask.offset must be a whole number >= 0, got {mask.offset}")
+    if not _is_count(mask.offset):
+        raise ArgumentError(f"mask.offset must be a whole number >= 0, got {mask.offset}")
     chunk = mask.chunk
-    need(chunk is None or _is_count(chunk, 1), f"mask.chunk must be a positive whole number or None, got {chunk}")
+    if chunk is not None and not _is_count(chunk, 1):
+        raise ArgumentError(f"mask.chunk must be a positive whole number or None, got {chunk}")
     _check_window(mask.window)
     if mask.key_padding is not None:
-        need(mask.key_padding.dtype == torch.bool, f"mask.key_padding must be bool, got {mask.key_padding.dtype}")
+        if mask.key_padding.dtype != torch.bool:
+            raise ArgumentError(f"mask.key_padding must be bool, got {mask.key_padding.dtype}")
         _check_shape("mask.key_padding", mask.key_padding, (batch, cols), device)
     if mask.segments is not None:
         pair = isinstance(mask.segments, tuple | list) and len(mask.segments) == 2
-        need(pair, "mask.segments must be two tensors, of the queries and of the keys")
+        if not pair:
+            raise ArgumentError("mask.segments must be two tensors, of the queries and of the keys")
         for index, length in enumerate((rows, cols)):
             name, tensor = f"mask.segments[{index}]", mask.segments[index]
-            need(tensor.dtype in INTEGERS, f"{name} must hold integers, got {tensor.dtype}")
+            if tensor.dtype not in INTEGERS:
+                raise ArgumentError(f"{name} must hold integers, got {tensor.dtype}")
             _check_shape(name, tensor, (batch, length), device)
     if mask.dense is not None:
         if mask.dense.dtype != torch.bool:
@@ -102,42 +121,53 @@ def _check_window(window: tuple[int | None, int | None] | None) -> None:
     if window is not None:
         pair = isinstance(window, tuple | list) and len(window) == 2
         fits = pair and all(side is None or _is_count(side) for side in window)
-        need(fits, f"mask.window must be (left, right), each a whole number >= 0 or None, got {window}")
+        if not fits:
+            raise ArgumentError(f"mask.window must be (left, right), each a whole number >= 0 or None, got {window}")
 
 
 def _check_emit(emit: Emit, shape: tuple[int, int, int, int]) -> None:
-    need(isinstance(emit, Emit), f"emit must be an Emit, got {type(emit).__name__}")
+    if not isinstance(emit, Emit):
+        raise ArgumentError(f"emit must be an Emit, got {type(emit).__name__}")
     _, heads, rows, _ = shape
     if emit.pooled is not None:
         check_grid("emit.pooled", emit.pooled)
     for head in emit.heads if emit.heads is not None else ():
-        need(_is_count(head) and head < heads, f"emit.heads must lie in 0 to {heads - 1}, got {head}")
+        if not _is_count(head) or head >= heads:
+            raise ArgumentError(f"emit.heads must lie in 0 to {heads - 1}, got {head}")
     if emit.rows is not None:
         inside = isinstance(emit.rows, range) and 0 <= emit.rows.start < emit.rows.stop <= rows and emit.rows.step == 1
-        need(inside, f"emit.rows must be a contiguous range within 0 to {rows}, got {emit.rows}")
-    if not emit.weights:
-        need(emit.heads is None and emit.rows is None, "emit.heads and emit.rows need emit.weights=True")
+        if not inside:
+            raise ArgumentError(f"emit.rows must be a contiguous range within 0 to {rows}, got {emit.rows}")
+    if not emit.weights and (emit.heads is not None or emit.rows is not None):
+        raise ArgumentError("emit.heads and emit.rows need emit.weights=True")
 
 
 def _check_floats(name: str, tensor: Tensor, also: str = "") -> None:
-    need(isinstance(tensor, Tensor), f"{name} must be a tensor, got {type(tensor).__name__}")
-    need(tensor.dtype in FLOATS, f"{name} must be floating point{also}, got {tensor.dtype}")
+    if not isinstance(tensor, Tensor):
+        raise ArgumentError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    if tensor.dtype not in FLOATS:
+        raise ArgumentError(f"{name} must be floating point{also}, got {tensor.dtype}")
 
 
 def _check_shape(name: str, tensor: Tensor, want: tuple[int, ...], device: torch.device) -> None:
-    need(tuple(tensor.shape) == want, f"{name} must have shape {want}, got {tuple(tensor.shape)}")
+    if tuple(tensor.shape) != want:
+        raise ArgumentError(f"{name} must have shape {want}, got {tuple(tensor.shape)}")
     _check_device(name, tensor, device)
 
 
 def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int], device: torch.device) -> None:
     padded = (1,) * (4 - tensor.dim()) + tuple(tensor.shape)
     fits = len(padded) == 4 and all(have in (1, want) for have, want in zip(padded, shape, strict=True))
-    need(fits, f"{name} must broadcast to [batch, heads, queries, keys] {shape}, got {tuple(tensor.shape)}")
+    if not fits:
+        raise ArgumentError(
+            f"{name} must broadcast to [batch, heads, queries, keys] {shape}, got {tuple(tensor.shape)}"
+        )
     _check_device(name, tensor, device)
 
 
 def _check_device(name: str, tensor: Tensor, device: torch.device) -> None:
-    need(tensor.device == device, f"{name} must be on the device of query ({device}), got {tensor.device}")
+    if tensor.device != device:
+        raise ArgumentError(f"{name} must be on the device of query ({device}), got {tensor.device}")
 
 
 def _is_finite(number: object) -> bool:

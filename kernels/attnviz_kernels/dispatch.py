@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .checks import check, check_grid, check_vector
 from .spec import (
+    ArgumentError,
     Attended,
     BackendError,
     Call,
@@ -26,7 +27,6 @@ from .spec import (
     View,
     accumulator,
     check_range,
-    need,
 )
 
 BACKENDS = {
@@ -139,7 +139,8 @@ def pool(
 
     Queries that see no key are left out; a block that holds none but those is NaN.
     """
-    need(reduce in ("mean", "max"), f'reduce must be "mean" or "max", got {reduce!r}')
+    if reduce not in ("mean", "max"):
+        raise ArgumentError(f'reduce must be "mean" or "max", got {reduce!r}')
     check_grid("shape", shape)
     rows, cols = _ranges(view, rows, cols)
     with _full_precision(view.query):
@@ -178,11 +179,14 @@ def weight_gradients(
     It is d loss / d output [B, H, M, E] times value [B, G, N, E], also where the mask hides the key, as dense attention
     has it.
     """
-    need(output_gradient.dim() == value.dim() == 4, "output_gradient and value must have 4 axes each")
+    if output_gradient.dim() != 4 or value.dim() != 4:
+        raise ArgumentError("output_gradient and value must have 4 axes each")
     batch, heads, queries, size = output_gradient.shape
     groups, keys = value.shape[1:3]
-    need(value.shape[3] == size, f"value must have the size of output_gradient ({size}), got {value.shape[3]}")
-    need(heads % groups == 0, f"value must have a number of heads that divides {heads}, got {groups}")
+    if value.shape[3] != size:
+        raise ArgumentError(f"value must have the size of output_gradient ({size}), got {value.shape[3]}")
+    if heads % groups:
+        raise ArgumentError(f"value must have a number of heads that divides {heads}, got {groups}")
     top, bottom = check_range("rows", rows, queries)
     left, right = check_range("cols", cols, keys)
     wide = accumulator(value.dtype)
@@ -210,7 +214,8 @@ def choose(call: Call | View, backend: str | None = None) -> str:
 
 def unavailable(backend: str) -> str | None:
     """Why a backend cannot be used on this machine at all, or None when it can; ArgumentError for an unknown name."""
-    need(backend in BACKENDS, f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend not in BACKENDS:
+        raise ArgumentError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     return _load(backend).unavailable()
 
 

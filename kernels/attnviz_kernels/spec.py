@@ -198,7 +198,8 @@ class View:
         _, _, queries, keys = self.shape
         (top, bottom), (left, right) = check_range("rows", rows, queries), check_range("cols", cols, keys)
         mask = self.mask
-        need(mask.chunk is None or left % mask.chunk == 0, f"cols must start at a multiple of {mask.chunk}, got {left}")
+        if mask.chunk is not None and left % mask.chunk:
+            raise ArgumentError(f"cols must start at a multiple of {mask.chunk}, got {left}")
         padding = None if mask.key_padding is None else mask.key_padding[:, left:right]
         segments = mask.segments
         return replace(
@@ -252,12 +253,8 @@ def hides(additive: Tensor) -> Tensor:
 def check_range(name: str, where: slice, length: int) -> tuple[int, int]:
     """Start and stop of a contiguous, non-empty slice of an axis, or ArgumentError."""
     start, stop, step = where.indices(length)
-    need(step == 1, f"{name} must be a contiguous range (step 1), got step {step}")
-    need(start < stop, f"{name} must select at least one of {length} positions, got {where.start}:{where.stop}")
+    if step != 1:
+        raise ArgumentError(f"{name} must be a contiguous range (step 1), got step {step}")
+    if start >= stop:
+        raise ArgumentError(f"{name} must select at least one of {length} positions, got {where.start}:{where.stop}")
     return start, stop
-
-
-def need(holds: bool, message: str) -> None:
-    """Raise ArgumentError with this message unless the rule holds."""
-    if not holds:
-        raise ArgumentError(message)
