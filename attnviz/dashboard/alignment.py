@@ -26,6 +26,7 @@ from ..charts import titles
 from ..tokens import Word
 from ..trace import Trace
 from . import exports, figures, runs
+from .boxes import text_box
 from .cache import tensor_bytes
 from .controls import switch
 from .jobs import Job, watched
@@ -43,6 +44,7 @@ NEEDS = (
     "This page reads cross-attention: choose an encoder-decoder model from a folder below --model-root, or open a trace"
     ' of one, saved with trace.save("run.attn"), by: attnviz dashboard run.attn'
 )
+GOLD = "Gold links between words, source first: 0-0 1-2, or 3p4 for a possible one; leave it empty if you have none"
 LONGEST = 64
 """Words of either text that are drawn."""
 ROWS = {"producing": "Row before the word", "produced": "Row of the word"}
@@ -76,12 +78,7 @@ def draw(look: Look) -> None:
         st.info(NEEDS, icon=":material/info:")
         return
     pair = _pair(look)
-    links = st.text_input(
-        "Gold links between words, source first: 0-0 1-2, or 3p4 for a possible one; leave it empty if you have none",
-        key="gold",
-        max_chars=5000,
-        bind="query-params",
-    ).strip()
+    links = text_box(GOLD, "", "gold", st.text_input)[0].strip()
     if unfit := told(pair):
         st.info(unfit, icon=":material/info:")
         return
@@ -112,14 +109,11 @@ def told(pair: Pair) -> str:
 def _pair(look: Look) -> Pair:
     """What the trace on the left has, or a translation that is typed, read by the same model."""
     if not look.wanted.saved:
-        typed: str = st.text_area(
-            "Translation; empty for what the model writes itself", key="translation", max_chars=5000, height=80,
-            bind="query-params",
-        )  # fmt: skip
-        if typed and typed.strip():
+        typed = text_box("Translation; empty for what the model writes itself", "", "translation", height=80)[0].strip()
+        if typed:
             model, tokenizer = network(look.wanted)
-            work = partial(read, model, tokenizer, look.wanted.text, typed.strip())
-            pair: Pair = obtain(runs.traces(), (look.wanted, typed.strip(), "pair"), work, tensor_bytes)
+            work = partial(read, model, tokenizer, look.wanted.text, typed)
+            pair: Pair = obtain(runs.traces(), (look.wanted, typed, "pair"), work, tensor_bytes)
             return pair
     return Pair(look.trace, *words_of(look.trace))
 

@@ -15,8 +15,9 @@ from ..analysis.flow import rollout
 from ..analysis.heads import is_punctuation
 from ..charts import titles
 from . import causing, exports, figures, lines
+from .boxes import text_box
 from .causing import HEAD, HEADS, LIMITS, RELEVANCE, ROLLOUT, SLOW, Scores
-from .controls import check_box, position, switch
+from .controls import position, switch
 from .lines import Asked
 from .network import computed, network, wait_for_click
 from .results import Result, listed, offer
@@ -56,9 +57,8 @@ def _question(look: Look, model: Any, tokenizer: Any) -> dict[str, str]:
     if predicts(model):
         inputs = tokenizer(look.wanted.text, return_tensors="pt")
         return {"target": _target(tokenizer, computed((look.wanted, "next"), lambda _: next_tokens(model, inputs)))}
-    second = st.text_input("Second text, to be similar to", SECOND, key="second", bind="query-params")
-    check_box("this box", second, 1000, "shorten it")
-    return {"second": (second or "").strip() or SECOND}
+    second, _ = text_box("Second text, to be similar to", SECOND, "second", st.text_input)
+    return {"second": second.strip() or SECOND}
 
 
 def _target(tokenizer: Any, offered: list[tuple[int, float]]) -> str:

@@ -12,8 +12,10 @@ from .. import charts
 from ..analysis.compare import Comparison, Pair, compare_heads, same_places, with_every
 from ..charts import titles
 from ..head import Head
+from ..numbers import many
 from ..trace import Trace
 from . import comparing, exports, figures, lines, runs
+from .boxes import text_box
 from .choices import offered
 from .controls import choose, choose_number, switch
 from .network import computed, network, wait_for_click
@@ -22,8 +24,8 @@ from .results import Result, listed, offer
 from .runs import Wanted
 from .safe import plain
 from .selection import select_head
-from .settings import settings
-from .sidebar import Look
+from .settings import AUTO_TOKENS, settings
+from .sidebar import Look, told
 from .waiting import obtain
 from .zoom import linked, open_look
 
@@ -74,8 +76,8 @@ def beside(numbers: Sequence[int], head: int) -> int:
 
 def _text(look: Look) -> tuple[Wanted, Trace, Head]:
     model, tokenizer = network(look.wanted)
-    text = st.text_area("Second text", OTHER, key="text2", max_chars=5000, height=80, bind="query-params")
-    return _run(look, Wanted(look.wanted.model, text or OTHER), model, tokenizer)
+    text, name = text_box("Second text", OTHER, "text2", height=80)
+    return _run(look, Wanted(look.wanted.model, text or OTHER, name), model, tokenizer)
 
 
 def _model(look: Look) -> tuple[Wanted, Trace, Head]:
@@ -89,7 +91,11 @@ def _model(look: Look) -> tuple[Wanted, Trace, Head]:
 
 
 def _run(look: Look, wanted: Wanted, model: Any, tokenizer: Any) -> tuple[Wanted, Trace, Head]:
-    runs.check_length(runs.count_tokens(tokenizer, wanted.text))
+    count = runs.count_tokens(tokenizer, wanted.text)
+    cost = runs.cost(model, count)
+    runs.check_length(count, cost)
+    if count > AUTO_TOKENS:
+        wait_for_click(f"Record {many(count, 'token')}", wanted, told(count, cost))
     return _place(look, wanted, obtain(runs.traces(), wanted, partial(runs.record, model, tokenizer, wanted)))
 
 

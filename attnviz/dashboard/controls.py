@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from ..errors import UsageError
 from .safe import plain
 
 Option = TypeVar("Option")
@@ -92,13 +91,6 @@ def asked_of_address(key: str) -> str | None:
     """What the address asked for when it was opened, told once; None where a widget spoke since."""
     asked: str | None = st.session_state.setdefault("opened", {}).pop(key, None)
     return asked if asked == st.query_params.get(key) else None
-
-
-def check_box(label: str, text: str, limit: int, remedy: str) -> str:
-    """The text of a box. Raises UsageError for a longer one: a box with a limit of its own drops what is pasted."""
-    if len(text) > limit:
-        raise UsageError(f"{label} takes {limit:,} characters, this text has {len(text):,}: {remedy}")
-    return text
 
 
 def keep_range(key: str, low: float, high: float) -> None:

@@ -68,7 +68,7 @@ def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer
     place = names.index(choose("Sentence", names, "sentence", width=480))
     part = parts[place]
     if part.heads is None:
-        raise DataError(f"{part.name} has no syntactic heads and relations: give a CoNLL-U file")
+        raise DataError(f"{part.name} has no syntactic heads and relations: give CoNLL-U with HEAD and DEPREL")
     key = (look.wanted.model, part, "window")
     window = computed(key, partial(annotated.first_window, part, model, tokenizer), 1 << 22)
     layer, head = look.head.layer, look.head.head

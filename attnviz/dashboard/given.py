@@ -9,11 +9,10 @@ import streamlit as st
 
 from ..analysis.documents import Document
 from .annotated import UPLOAD, uploaded
-from .controls import check_box, choose, switch
+from .boxes import text_box
+from .controls import choose, switch
 
 TYPE, FILE = "Type", "File"
-LIMIT = 5000
-"""Characters in the box: they live in the URL."""
 
 
 def given(
@@ -27,8 +26,7 @@ def given(
     """The documents; the page stops here while there are none. What is typed lives in the URL under `key`; `opened`
     reads a file."""
     if switch("Text from", [TYPE, FILE], "from", label_visibility="collapsed") == TYPE:
-        text: str = st.text_area("Annotated text", example, key=key, bind="query-params", **box)
-        return read(check_box("this box", text, LIMIT, "give it as a file"))
+        return read(text_box("Annotated text", example, key, **box)[0])
     file = st.file_uploader(
         f"A file of annotated texts ({', '.join(endings)})", key=f"{key}_file", max_upload_size=UPLOAD // 1_000_000
     )

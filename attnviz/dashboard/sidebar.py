@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..estimate import readable
 from ..numbers import many
 from . import runs
+from .boxes import forget_name, text_box
 from .cache import tensor_bytes
 from .choices import TRACE, offered
 from .controls import choose, choose_number, keep_chosen, position, suggest
@@ -21,7 +22,7 @@ from .places import part_of
 from .safe import plain
 from .settings import AUTO_TOKENS, settings
 from .start import start
-from .uploads import brought, drop_text, file_box, forget_file, keep_pasted, say_gone, text_brought
+from .uploads import brought, file_box
 from .waiting import obtain, slot
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from ..estimate import Estimate
     from ..head import Head
     from ..trace import Trace
-
-TEXT_LIMIT = 5000
-"""Characters in the text box: the text lives in the URL, and servers cut URLs off. Longer ones are kept like files."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def look(about: str = "") -> Look:
     with st.sidebar:
         names = [*offered(settings()), *brought()]
         model = choose("Model", names, "model", accept_new_options=settings().allow_hub)
-        text, file = ("", "") if model.endswith(TRACE) else _text()
+        text, file = ("", "") if model.endswith(TRACE) else text_box("Text", FIRST, "text", height=132)
         _sources(text_shown=not model.endswith(TRACE) and not file)
         tokens, place = st.empty(), st.container()
     wanted, trace = _open(model) if model.endswith(TRACE) else _record(runs.Wanted(model, text, file), tokens)
@@ -65,38 +63,16 @@ def look(about: str = "") -> Look:
         return _choice(wanted, trace, about)
 
 
-def _text() -> tuple[str, str]:
-    """The text, and the file it came from if that is longer than the text box takes."""
-    found = text_brought()
-    if found is None:
-        say_gone(TEXT_LIMIT)
-        text: str = st.text_area("Text", FIRST, key="text", height=132, on_change=_typed, bind="query-params")
-        return text, ""
-    name, text = found
-    st.query_params["file"] = name
-    st.text(f"{name}, {len(text):,} characters")
-    st.button("Back to the text box", on_click=drop_text, width="stretch")
-    return text, name
-
-
-def _typed() -> None:
-    """A text for which the box is too small is kept beside it."""
-    forget_file()
-    if len(st.session_state["text"]) > TEXT_LIMIT:
-        keep_pasted(st.session_state["text"])
-        st.session_state["text"] = FIRST
-
-
 def _sources(text_shown: bool) -> None:
     """Other texts, and files."""
     with st.container(horizontal=True):
         if text_shown:
             st.menu_button("Examples", list(EXAMPLES), key="example", on_click=_use_example, width="stretch")
-        file_box(TEXT_LIMIT)
+        file_box()
 
 
 def _use_example() -> None:
-    forget_file()
+    forget_name("text")
     st.session_state["text"] = EXAMPLES[st.session_state["example"]]
 
 

@@ -10,6 +10,7 @@ import streamlit as st
 
 from ..errors import AttnvizError, UsageError
 from ..estimate import readable
+from .boxes import LIMIT, checked, drop, keep
 from .choices import TRACE
 from .jobs import Job
 from .runs import open_file
@@ -19,9 +20,6 @@ from .settings import settings
 
 KEPT = 3
 """Traces of one visit that are kept; a further one takes the place of the first."""
-PASTED = "The pasted text"
-CHARACTERS = 20
-"""Characters a token may have on average in a text that is read at all."""
 
 
 @dataclass(frozen=True)
@@ -39,43 +37,8 @@ def brought() -> dict[str, Upload]:
     return found
 
 
-def text_brought() -> tuple[str, str] | None:
-    """(file name, text) of a text too long for the text box, or None."""
-    found: tuple[str, str] | None = st.session_state.get("text_brought")
-    return found
-
-
-def drop_text() -> None:
-    """Back to the text box."""
-    st.session_state.pop("text_brought", None)
-    forget_file()
-
-
-def forget_file() -> None:
-    """The address no longer names a file."""
-    st.query_params.pop("file", None)
-
-
-def say_gone(limit: int) -> None:
-    """A line where the address names a file whose text went with the visit that brought it. Texts up to limit are
-    those of the text box."""
-    name = st.query_params.get("file")
-    # a pasted text may still stand in the address
-    if name and not (name == PASTED and len(st.query_params.get("text", "")) > limit):
-        line = f"{name} was kept only as long as the visit that brought it: give it again. This is another text."
-        st.warning(plain(line), icon=":material/info:")
-
-
-def keep_pasted(text: str) -> None:
-    """Keep a pasted text that is too long for the text box, as if it came in a file."""
-    try:
-        st.session_state["text_brought"] = (PASTED, checked(PASTED, text))
-    except UsageError as error:
-        st.session_state["upload_error"] = str(error)
-
-
-def file_box(text_limit: int) -> None:
-    """The button to open a file, and what was wrong with the last one. Texts up to text_limit go into the text box."""
+def file_box() -> None:
+    """The button to open a file, and what was wrong with the last one. Short texts go into the text box."""
     turn = st.session_state.setdefault("uploads", 0)
     with st.popover("File", icon=":material/upload_file:", width="stretch"):
         st.file_uploader(
@@ -83,13 +46,13 @@ def file_box(text_limit: int) -> None:
             ["txt", "attn"],
             key=f"upload{turn}",
             on_change=_take,
-            args=(turn, text_limit),
+            args=(turn,),
         )
     if wrong := st.session_state.pop("upload_error", None):
         st.error(plain(wrong), icon=":material/error:")
 
 
-def _take(turn: int, text_limit: int) -> None:
+def _take(turn: int) -> None:
     """Take the file, and put an empty box in place of the one that held it, so that its bytes are not kept twice."""
     file = st.session_state[f"upload{turn}"]
     st.session_state["uploads"] = turn + 1
@@ -99,18 +62,18 @@ def _take(turn: int, text_limit: int) -> None:
         if file.name.endswith(TRACE):
             _take_trace(file.name, file.getvalue())
         else:
-            _take_text(file.name, file.getvalue(), text_limit)
+            _take_text(file.name, file.getvalue())
     except AttnvizError as error:
         st.session_state["upload_error"] = str(error)
 
 
-def _take_text(name: str, content: bytes, limit: int) -> None:
+def _take_text(name: str, content: bytes) -> None:
     text = decoded(name, content)
-    if len(text) <= limit:
-        drop_text()
+    if len(text) <= LIMIT:
+        drop("text")
         st.session_state["text"] = text
     else:
-        st.session_state["text_brought"] = (name, text)
+        keep("text", name, text)
 
 
 def decoded(name: str, content: bytes) -> str:
@@ -120,17 +83,6 @@ def decoded(name: str, content: bytes) -> str:
     except UnicodeDecodeError:
         raise UsageError(f"{name} is not UTF-8 text: save it as UTF-8") from None
     return checked(name, text)
-
-
-def checked(name: str, text: str) -> str:
-    """The text. Raises UsageError for one that is empty, or longer than any the server records."""
-    if not text.strip():
-        raise UsageError(f"{name} is empty: choose a text")
-    if len(text) > CHARACTERS * settings().max_tokens:
-        raise UsageError(
-            f"{name} has {len(text):,} characters, this server takes {settings().max_tokens:,} tokens: shorten it"
-        )
-    return text
 
 
 def _take_trace(name: str, content: bytes) -> None:

@@ -48,3 +48,21 @@ def test_back_finds_the_head_that_was_looked_at(visitor):
     opened(page, "entropy", "Entropy")
     browsing.wait_for_query(page, layer=1, head=2)
     page.get_by_text("Layer 1, head 2").first.wait_for()
+
+
+@pytest.mark.parametrize(
+    ("path", "label", "name"),
+    [("?model=bert", "Text", "file"), ("compare?model=bert&mode=Two+texts", "Second text", "text2_file")],
+)
+def test_a_long_text_is_kept_beside_its_box_and_out_of_the_address(visitor, path, label, name):
+    page = visitor.go(path)
+    page.get_by_role("textbox", name=label, exact=True).fill("cat" * 2000)
+    page.keyboard.press("Control+Enter")
+    page.get_by_text("The pasted text, 6,000 characters").wait_for()
+    browsing.wait_for_query(page, **{name: "The pasted text"})
+    browsing.settled(page)
+    assert len(page.url) < 300
+    page.reload()
+    page.get_by_text("The pasted text was kept only as long as the visit that brought it").wait_for()
+    browsing.settled(page)
+    assert page.get_by_role("textbox", name=label, exact=True).input_value().startswith("The bank of the")

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
-from attnviz.dashboard import heads, runs, sidebar, waiting
+from attnviz.dashboard import boxes, heads, runs, sidebar, waiting
 from attnviz.dashboard.safe import plain
 from attnviz.dashboard.shell import PAGES
 from attnviz.errors import ModelError
@@ -307,11 +307,46 @@ def test_a_text_that_went_with_its_visit_is_told(visit):
     assert not app.warning
 
 
-def test_annotated_texts_too_long_for_their_box_are_told(visit):
-    app = visit("coreference", marked="[a]1 b [a]1 " * 500)
-    assert [error.value for error in app.error] == [
-        plain("this box takes 5,000 characters, this text has 6,000: give it as a file")
-    ]
+@pytest.mark.parametrize(
+    ("page", "key", "query"),
+    [
+        ("compare", "text2", {"mode": "Two texts"}),
+        ("coreference", "marked", {}),
+        ("causes", "second", {"method": "Relevance"}),
+    ],
+)
+def test_every_box_keeps_what_is_too_long_for_the_address(visit, monkeypatch, page, key, query):
+    taken = []
+    monkeypatch.setattr(boxes, "checked", lambda name, text: taken.append(text) or "[a]1 b [a]1")
+    app = visit(page, text=BANKS, **query)
+    inputs = [box for box in (*app.text_area, *app.text_input) if box.key == key]
+    long = "[a]1 b [a]1 " * 500
+    inputs[0].set_value(long).run()
+    assert not app.error
+    assert not app.exception
+    assert "The pasted text, 6,000 characters" in [text.value for text in app.main.text]
+    assert set(taken) == {long}
+    next(button for button in app.main.button if button.label == "Back to the text box").click().run()
+    assert [box.value for box in (*app.text_area, *app.text_input) if box.key == key] != [long]
+
+
+def test_a_long_second_text_waits_for_a_click(visit, recorded):
+    app = visit("compare", text=BANKS, mode="Two texts", text2="w " * 1100)
+    assert recorded == [BANKS]
+    assert [button.label for button in app.main.button] == ["Record 1,100 tokens"]
+    app.main.button[0].click().run()
+    assert len(recorded) == 2
+    assert not app.error
+
+
+def test_a_pasted_text_longer_than_any_is_one_line_and_can_be_put_back(visit, recorded, monkeypatch):
+    monkeypatch.setenv("ATTNVIZ_MAX_TOKENS", "300")
+    app = visit("heads", text="word " * 2000)
+    line = "The pasted text has 10,000 characters, this server takes 300 tokens: shorten it"
+    assert [error.value for error in app.error] == [plain(line)]
+    next(button for button in app.sidebar.button if button.label == "Back to the text box").click().run()
+    assert not app.error
+    assert recorded
 
 
 def test_an_empty_text_has_no_size(visit):

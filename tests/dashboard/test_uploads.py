@@ -7,7 +7,7 @@ import pytest
 import streamlit as st
 from traces import make_trace
 
-from attnviz.dashboard import session, uploads
+from attnviz.dashboard import boxes, session, uploads
 from attnviz.dashboard.settings import settings
 from attnviz.errors import UsageError
 
@@ -21,10 +21,10 @@ def state(monkeypatch, tmp_path):
     return held
 
 
-def bring(state, name, content, limit=100):
+def bring(state, name, content):
     turn = state.setdefault("uploads", 0)
     state[f"upload{turn}"] = SimpleNamespace(name=name, getvalue=lambda: content)
-    uploads._take(turn, limit)
+    uploads._take(turn)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def trace_file(tmp_path):
 def test_short_texts_go_into_the_text_box(state):
     bring(state, "note.txt", "\ufeffTwo words".encode())
     assert state["text"] == "Two words"
-    assert uploads.text_brought() is None
+    assert boxes.kept("text") is None
 
 
 def test_long_texts_are_kept_beside_it_until_dropped(state):
-    bring(state, "book.txt", b"word " * 100)
-    assert uploads.text_brought() == ("book.txt", "word " * 100)
-    uploads.drop_text()
-    assert uploads.text_brought() is None
+    bring(state, "book.txt", b"word " * 1001)
+    assert boxes.kept("text") == ("book.txt", "word " * 1001)
+    boxes.drop("text")
+    assert boxes.kept("text") is None
 
 
 def test_a_trace_is_offered_and_shown(state, trace_file, tmp_path):
@@ -86,13 +86,13 @@ def test_what_is_refused_is_a_line_without_the_servers_paths(state, tmp_path, mo
 
 def test_taking_a_file_out_of_the_box_changes_nothing(state):
     state["upload0"] = None
-    uploads._take(0, 100)
+    uploads._take(0)
     assert set(state) == {"upload0", "uploads"}
 
 
 def test_a_text_has_its_limit():
     with pytest.raises(UsageError, match=re.escape("x.txt has")):
-        uploads.decoded("x.txt", b"x" * (uploads.CHARACTERS * settings().max_tokens + 1))
+        uploads.decoded("x.txt", b"x" * (boxes.CHARACTERS * settings().max_tokens + 1))
 
 
 def test_the_end_of_a_visit_takes_its_files_and_its_secret(tmp_path):
