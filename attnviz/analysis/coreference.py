@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..errors import DataError, UsageError
 from ..numbers import many
 from .antecedents import CANDIDATES, OFFSETS, RULES, candidates, offset_answers, queries, rule_answers
-from .documents import Document
+from .documents import Document, check_clusters
 from .tables import Tabular
 from .windows import Part, Window, fitting, recorded, split, word_rows
 
@@ -148,12 +148,11 @@ def coreference(
     128), or what the model reads where that is less; overlap is the number of sentences that a window repeats from the
     one before, whose mentions are not asked again. start puts the tokenizer's start token before every window, which a
     decoder's heads may rest on; the tokenizers of many decoders add none. progress(done, total) is called after each
-    document. Raises DataError when no mention is marked, or none has an antecedent in its window.
+    document. Raises DataError when no cluster has two mentions, or no mention an antecedent in its window.
     """
     import pandas as pd
 
-    if not any(document.mentions for document in documents):
-        raise DataError("no mention is marked in these documents: coreference needs clusters of mentions")
+    check_clusters(documents)
     size = fitting(model, tokenizer, window)
     parts = [split(document, tokenizer, size, overlap) for document in documents]
     found: list[dict[str, Any]] = []

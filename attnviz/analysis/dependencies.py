@@ -42,10 +42,13 @@ class Dependencies(Tabular):
     def table(self, minimum: int = 50) -> pd.DataFrame:
         """One row per relation with at least `minimum` arcs: the head and direction chosen on one half of the
         sentences, its accuracy on the other half (mean of both ways), and the best fixed offset, chosen the same way.
+        Raises DataError where all arcs stand in one half.
         """
         import pandas as pd
 
         rows = [row for relation in self.relations(minimum) if (row := self._relation(relation)) is not None]
+        if not rows:
+            raise DataError("a head is chosen on every second sentence and scored on the others: give more sentences")
         return pd.DataFrame(rows).sort_values("n", ascending=False, kind="stable", ignore_index=True)
 
     def relations(self, minimum: int = 50) -> list[str]:
@@ -129,7 +132,7 @@ def dependencies(
     heads: tuple[tuple[int, int], ...] = ()
     for done, sentence in enumerate(sentences, 1):
         if sentence.heads is None or sentence.relations is None:
-            raise DataError(f"{sentence.name} has no syntactic heads and relations: give a CoNLL-U file")
+            raise DataError(f"{sentence.name} has no syntactic heads and relations: give CoNLL-U with HEAD and DEPREL")
         whole = replace(sentence, sentences=((0, len(sentence.words)),))
         for part in list(windows(whole, model, tokenizer, window, start=start))[:1] if len(whole.words) > 1 else []:
             heads = tuple((head.layer, head.head) for head in part.trace.every_head())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ..errors import DataError
+from ..numbers import many
 
 _BREAKS = """of in on at by for from with to about over under who whom whose which that where when , ; : ( -- -"""
 _PRONOUNS = """
@@ -92,7 +95,8 @@ def document(
             start, stop = span[0], span[1]
             if not 0 <= start < stop <= len(words):
                 raise DataError(
-                    f"{name}: cluster {cluster} has a mention {start} to {stop}, outside the text of {len(words)} words"
+                    f"{name}: cluster {cluster} has a mention {start} to {stop}, outside the text of"
+                    f" {many(len(words), 'word')}: count words from 0, and stop at the first one behind it"
                 )
             head = span[2] if len(span) > 2 else head_by_rule(words, start, stop)
             if not start <= head < stop:
@@ -100,23 +104,26 @@ def document(
                     f"{name}: cluster {cluster} has a mention {start} to {stop} with its head {head} outside"
                 )
             mentions.append(Mention(start, stop, head, str(cluster)))
-    return checked(Document(name, tuple(words), sentence_ranges(words), tuple(mentions)))
+    return ordered(Document(name, tuple(words), sentence_ranges(words), tuple(mentions)))
 
 
-def checked(found: Document) -> Document:
-    """The document with its mentions in order, or DataError when a cluster has one mention only."""
-    sizes: dict[str, int] = {}
-    for mention in found.mentions:
-        sizes[mention.cluster] = sizes.get(mention.cluster, 0) + 1
-    if sizes and max(sizes.values()) < 2:
-        lone = next(iter(sizes))
+def ordered(found: Document) -> Document:
+    """The document with its mentions in the order of the text, the longest first where several begin."""
+    mentions = sorted(found.mentions, key=lambda mention: (mention.start, -mention.stop))
+    return replace(found, mentions=tuple(mentions))
+
+
+def check_clusters(documents: Sequence[Document]) -> None:
+    """DataError unless a cluster of some document has two mentions; clusters of one beside it have no antecedents."""
+    sizes = Counter((place, mention.cluster) for place, one in enumerate(documents) for mention in one.mentions)
+    if not sizes:
+        raise DataError("no mention is marked in these documents: coreference needs clusters of mentions")
+    if max(sizes.values()) < 2:
+        place, cluster = next(iter(sizes))
         raise DataError(
-            f"{found.name}: every cluster has one mention, {lone} too: mark at least two mentions of one entity"
+            f"every cluster has one mention, {cluster} of {documents[place].name} too:"
+            " mark at least two mentions of one entity"
         )
-    ordered = tuple(sorted(found.mentions, key=lambda mention: (mention.start, -mention.stop)))
-    return Document(
-        found.name, found.words, found.sentences, ordered, found.heads, found.relations, found.upos, found.xpos
-    )
 
 
 def sentence_ranges(words: list[str] | tuple[str, ...]) -> tuple[tuple[int, int], ...]:

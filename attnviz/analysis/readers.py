@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError
-from .documents import Document, Mention, checked, document, head_by_rule, head_by_syntax, sentence_ranges
+from ..numbers import many
+from .documents import Document, Mention, document, head_by_rule, head_by_syntax, ordered, sentence_ranges
 
 FORMATS = ("brackets", "conll", "conllu", "gap", "jsonlines")
 _ENDINGS = {
@@ -129,7 +131,7 @@ def conll(text: str, name: str = "conll") -> list[Document]:
                 sentences.append((begun, len(words)))
             spans = _spans(marks, name)
             mentions = tuple(Mention(a, b, head_by_rule(words, a, b), cluster) for a, b, cluster in spans)
-            found.append(checked(Document(title, tuple(words), tuple(sentences), mentions)))
+            found.append(ordered(Document(title, tuple(words), tuple(sentences), mentions)))
         words, sentences, marks, begun = [], [], [], 0
 
     for number, line in enumerate(_lines(text), 1):
@@ -146,7 +148,10 @@ def conll(text: str, name: str = "conll") -> list[Document]:
         else:
             columns = line.rstrip("\n").split("\t") if "\t" in line else line.split()
             if len(columns) < 5:
-                raise DataError(f"{name} line {number}: a CoNLL line has at least 5 columns, this one {len(columns)}")
+                raise DataError(
+                    f"{name} line {number}: a CoNLL line has at least 5 columns, this one {len(columns)}:"
+                    " write the word in the 4th, clusters in the last"
+                )
             words.append(columns[3])
             cell = columns[12] if "\t" in line and len(columns) >= 13 else columns[-1]
             marks += [(len(words) - 1, number, part) for part in cell.strip().split("|") if part.strip("_- ")]
@@ -157,7 +162,8 @@ def conll(text: str, name: str = "conll") -> list[Document]:
 def conllu(text: str, name: str = "conllu") -> list[Document]:
     """CoNLL-U: words, UPOS, XPOS, heads, relations, and mentions from Entity= in MISC where there are any.
 
-    Range rows (1-2) and empty nodes (8.1) are skipped. A document begins at "# newdoc".
+    Range rows (1-2) and empty nodes (8.1) are skipped. A document begins at "# newdoc"; one whose column HEAD is _
+    throughout has no heads and relations, and the head words of its mentions are found by rule.
     """
     blocks: list[tuple[str, list[list[tuple[int, list[str]]]]]] = []
     for number, line in enumerate(_lines(text), 1):
@@ -169,7 +175,10 @@ def conllu(text: str, name: str = "conllu") -> list[Document]:
         elif not line.startswith("#"):
             columns = line.split("\t")
             if len(columns) != 10:
-                raise DataError(f"{name} line {number}: a CoNLL-U line has 10 columns, this one {len(columns)}")
+                raise DataError(
+                    f"{name} line {number}: a CoNLL-U line has 10 columns, this one {len(columns)}:"
+                    " put tabs between them"
+                )
             if not blocks:
                 blocks.append((name, [[]]))
             if "-" not in columns[0] and "." not in columns[0]:
@@ -179,15 +188,6 @@ def conllu(text: str, name: str = "conllu") -> list[Document]:
 
 def _conllu_document(title: str, sentences: list[list[tuple[int, list[str]]]], name: str) -> Document:
     rows = [row for sentence in sentences for row in sentence]
-    ranges, heads, begun = [], [], 0
-    for sentence in sentences:
-        ranges.append((begun, begun + len(sentence)))
-        for offset, (number, columns) in enumerate(sentence):
-            if not columns[6].isdecimal() or int(columns[6]) > len(sentence):
-                raise DataError(f"{name} line {number}: the head must be 0 to {len(sentence)}, got {columns[6]!r}")
-            head = int(columns[6])
-            heads.append(begun + (head - 1 if head else offset))
-        begun += len(sentence)
     marks = [
         (index, number, match.group())
         for index, (number, columns) in enumerate(rows)
@@ -195,11 +195,29 @@ def _conllu_document(title: str, sentences: list[list[tuple[int, list[str]]]], n
         if field.startswith("Entity=")
         for match in _ENTITY.finditer(field[len("Entity=") :])
     ]
-    mentions = [Mention(a, b, head_by_syntax(heads, a, b), cluster) for a, b, cluster in _spans(marks, name)]
-    column = [tuple(columns[k] for _, columns in rows) for k in (1, 7, 3, 4)]
-    return checked(
-        Document(title, column[0], tuple(ranges), tuple(mentions), tuple(heads), column[1], column[2], column[3])
+    words, relations, upos, xpos = (tuple(columns[k] for _, columns in rows) for k in (1, 7, 3, 4))
+    heads = None if all(columns[6] == "_" for _, columns in rows) else _heads(sentences, name)
+    mentions = [
+        Mention(a, b, head_by_rule(words, a, b) if heads is None else head_by_syntax(heads, a, b), cluster)
+        for a, b, cluster in _spans(marks, name)
+    ]
+    ranges = tuple(_lengths(sentences))
+    return ordered(
+        Document(title, words, ranges, tuple(mentions), heads, None if heads is None else relations, upos, xpos)
     )
+
+
+def _heads(sentences: list[list[tuple[int, list[str]]]], name: str) -> tuple[int, ...]:
+    """Each word's head as an index over all sentences, itself for a root."""
+    heads: list[int] = []
+    for sentence in sentences:
+        begun = len(heads)
+        for offset, (number, columns) in enumerate(sentence):
+            if not columns[6].isdecimal() or int(columns[6]) > len(sentence):
+                raise DataError(f"{name} line {number}: the head must be 0 to {len(sentence)}, got {columns[6]!r}")
+            head = int(columns[6])
+            heads.append(begun + (head - 1 if head else offset))
+    return tuple(heads)
 
 
 def _spans(marks: Iterable[tuple[int, int, str]], name: str) -> list[tuple[int, int, str]]:
@@ -293,13 +311,20 @@ def jsonlines(text: str, name: str = "jsonlines") -> list[Document]:
             raise DataError(
                 f'{place}: expected {{"words": [...], "clusters": [[[start, end], ...], ...]}} with inclusive ends'
             ) from None
+        for cluster, mentions in clusters.items():
+            for first, stop, *_ in mentions:
+                if not 0 <= first < stop <= len(words):
+                    raise DataError(
+                        f"{place}: cluster {cluster} has a mention [{first}, {stop - 1}], outside the text of"
+                        f" {many(len(words), 'word')}: give its first and last word, counted from 0"
+                    )
         parsed = document(words, clusters, str(entry.get("doc_key", place)))
         ranges = _lengths(sentences) if sentences else sentence_ranges(words)
         found.append(Document(parsed.name, parsed.words, ranges, parsed.mentions))
     return found
 
 
-def _lengths(sentences: list[list[str]]) -> tuple[tuple[int, int], ...]:
+def _lengths(sentences: Sequence[Sequence[Any]]) -> tuple[tuple[int, int], ...]:
     ranges, place = [], 0
     for sentence in sentences:
         ranges.append((place, place + len(sentence)))

@@ -103,7 +103,9 @@ def owners(tokens: Sequence[Token], document: Document) -> tuple[int, ...]:
     spans, text = document.spans(), document.text
     found = [word_of(token, text, spans) for token in tokens]
     if all(owner is None for owner in found):
-        raise UsageError("this tokenizer gives no character offsets, so its tokens cannot be matched with words")
+        raise UsageError(
+            "this tokenizer gives no character offsets, so its tokens cannot be matched with words: use a fast one"
+        )
     return tuple(-1 if owner is None else owner for owner in found)
 
 

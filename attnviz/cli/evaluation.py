@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
+from ..numbers import many
 from . import output as out
 from .results import Json, Output, counted, tell, write
 from .source import Head, Layer, NetworkName
@@ -70,6 +71,7 @@ def coref(
     """
     from ..analysis.antecedents import CANDIDATES
     from ..analysis.coreference import coreference
+    from ..analysis.documents import check_clusters
     from ..analysis.readers import read
     from ..analysis.windows import randomised
     from ..charts import score_grid, titles
@@ -83,6 +85,7 @@ def coref(
         check_target(output, None)
     place = place_of(layer, head, document=document)
     documents = read(data, format)
+    check_clusters(documents)
     network, tokenizer = load_reader(model)
     if place is not None:
         every_head_only(random_weights=random_weights, overlap=overlap)
@@ -108,7 +111,8 @@ def coref(
         out.as_json(about | {name: records(table) for name, table in tables.items()})
         return
     if len(found.queries) < FEW:
-        out.console().print(f"warning: {len(found.queries)} mentions are scored, below {FEW} do not trust a best head")
+        few = many(len(found.queries), "mention is", "mentions are")
+        out.console().print(f"warning: {few} scored, below {FEW} do not trust a best head")
     out.console().print(f"{found.reading}.\nShare of them whose antecedent is found, among any {candidates}.")
     for name, table in tables.items():
         out.console().print(f"\n{TITLES[name]}:")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..errors import UsageError
+from ..errors import DataError, UsageError
 from .results import tell
 from .source import working
 
@@ -55,6 +55,11 @@ def coreference_text(
 
     window.trace[place]  # refuses a head that is not there
     queries = asked(window)
+    if not queries:
+        raise DataError(
+            f"no mention has an antecedent in what is drawn of {window.document.name}: choose another --document,"
+            " or a longer --window"
+        )
     answers = [answer_of(window, query, kind, *place) for query in queries]
     marks, drawn = mention_marks(window.document), coreference_arcs(window, queries, answers)
     _tell(window, drawn, marks, place, "", as_json=as_json, top=top, path=path)

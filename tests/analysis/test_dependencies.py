@@ -65,6 +65,11 @@ def test_heads_are_scored_on_the_other_half():
     assert (row["best fixed offset"], row["offset accuracy"]) == (1, 5 / 6)
 
 
+def test_one_half_of_the_sentences_is_too_little():
+    with pytest.raises(DataError, match="scored on the others: give more sentences"):
+        result([[1, 0]] * 2, [[0, 0]] * 2, ["nsubj"] * 2, [1, 3], [1, 1]).table(minimum=1)
+
+
 def test_one_relation_has_a_row_for_every_head_and_direction():
     found = result([[1, 0], [1, 1]], [[0, 0], [0, 1]], ["nsubj", "obj"], [1, 2], [1, 1])
     table = found.heads_on("all")
@@ -76,7 +81,7 @@ def test_one_relation_has_a_row_for_every_head_and_direction():
 
 
 def test_documents_without_syntax_are_refused(minilm):
-    with pytest.raises(DataError, match="d has no syntactic heads and relations: give a CoNLL-U file"):
+    with pytest.raises(DataError, match="d has no syntactic heads and relations: give CoNLL-U with HEAD and DEPREL"):
         dependencies([document(["a", "b"], name="d")], *minilm)
     alone = Document("d", ("Yes",), ((0, 1),), heads=(0,), relations=("root",))
     with pytest.raises(DataError, match="no sentence has two words joined by a relation"):

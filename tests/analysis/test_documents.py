@@ -1,6 +1,14 @@
 import pytest
 
-from attnviz.analysis.documents import Document, Mention, document, head_by_rule, head_by_syntax, mention_type
+from attnviz.analysis.documents import (
+    Document,
+    Mention,
+    check_clusters,
+    document,
+    head_by_rule,
+    head_by_syntax,
+    mention_type,
+)
 from attnviz.errors import DataError
 
 
@@ -58,11 +66,29 @@ def test_mention_type_from_tags_and_from_form():
 
 
 def test_bad_clusters_are_one_line():
-    with pytest.raises(DataError, match="cluster a has a mention 1 to 5, outside the text of 3 words"):
+    with pytest.raises(
+        DataError, match="cluster a has a mention 1 to 5, outside the text of 3 words: count words from"
+    ):
         document(["x", "y", "z"], {"a": [(0, 1), (1, 5)]})
-    with pytest.raises(DataError, match="every cluster has one mention, a too: mark at least two"):
-        document(["x", "y", "z"], {"a": [(0, 1)]})
     with pytest.raises(DataError, match="cluster a has a mention 0 to 2 with its head 2 outside"):
         document(["x", "y", "z"], {"a": [(0, 2, 2), (2, 3)]})
     with pytest.raises(DataError, match="has no words"):
         document([])
+
+
+def test_clusters_of_one_mention_are_no_fault_beside_others():
+    lone, pair = (
+        document(["x", "y"], {"a": [(0, 1)]}, "d"),
+        document(["x", "y"], {"a": [(0, 1)], "b": [(1, 2), (0, 2)]}),
+    )
+    check_clusters([lone, pair])
+    # the same name in two documents is not one cluster
+    with pytest.raises(DataError, match="every cluster has one mention, a of d too: mark at least two mentions of one"):
+        check_clusters([lone, lone])
+    with pytest.raises(DataError, match="no mention is marked in these documents"):
+        check_clusters([document(["x"])])
+
+
+def test_mentions_come_in_the_order_of_the_text():
+    found = document(["x", "y", "z"], {"a": [(1, 2), (0, 1)], "b": [(0, 3)]})
+    assert [(mention.start, mention.stop) for mention in found.mentions] == [(0, 3), (0, 1), (1, 2)]

@@ -62,6 +62,15 @@ def test_conllu_skips_ranges_and_empty_nodes_and_reads_entities():
     assert spans(found) == [("Ann saw", "saw", "5"), ("Ann", "Ann", "6"), ("her", "her", "6"), ("Ann", "Ann", "5")]
 
 
+def test_conllu_without_syntax_takes_head_words_by_rule():
+    rows = ["the", "king", "of", "France", "saw", "himself"]
+    marks = {0: "Entity=(1", 3: "Entity=1)", 5: "Entity=(1)"}
+    lines = [f"{place + 1}\t{word}" + "\t_" * 7 + f"\t{marks.get(place, '_')}" for place, word in enumerate(rows)]
+    (found,) = conllu("\n".join(lines))
+    assert (found.heads, found.relations) == (None, None)
+    assert spans(found) == [("the king of France", "king", "1"), ("himself", "himself", "1")]
+
+
 def gap_file(**changes):
     row = {
         "ID": "t-1", "Text": 'Ann Lee met Bo. "She" smiled.', "Pronoun": "She", "Pronoun-offset": "17", "A": "Ann Lee",
@@ -107,11 +116,11 @@ def test_jsonlines_ends_are_inclusive():
         (brackets, "Ann]1 slept", 'the "]" at character 4 closes no bracket'),
         (brackets, "[Ann] slept", 'has no cluster behind it: write ]1'),
         (brackets, "[]1 slept [she]1", "a bracket of cluster 1 holds no word"),
-        (conll, "a 0 0", "line 1: a CoNLL line has at least 5 columns, this one 3"),
+        (conll, "a 0 0", "line 1: a CoNLL line has at least 5 columns, this one 3: write the word in the 4th"),
         (conll, "a 0 0 Ann _ (1\n", "line 1: a mention of cluster 1 begins that never ends"),
         (conll, "a 0 0 Ann _ 1)\n", "line 1: a mention of cluster 1 ends that never began"),
         (conll, "a 0 0 Ann _ ??\n", "line 1: '??' is no mention"),
-        (conllu, "1\tAnn\n", "line 1: a CoNLL-U line has 10 columns, this one 2"),
+        (conllu, "1\tAnn\n", "line 1: a CoNLL-U line has 10 columns, this one 2: put tabs between"),
         (conllu, "1\tAnn\t_\t_\t_\t_\t7\troot\t_\t_\n", "line 1: the head must be 0 to 1, got '7'"),
         (conllu, "1\tAnn\t_\t_\t_\t_\t²\troot\t_\t_\n", "line 1: the head must be 0 to 1, got '²'"),
         (conllu, "1\tAnn\t_\t_\t_\t_\t0\troot\t_\tEntity=(1\n", "line 1: a mention of cluster 1 begins that never"),
@@ -126,7 +135,7 @@ def test_jsonlines_ends_are_inclusive():
         (jsonlines, "[1, 2]", "line 1: expected"),
         (jsonlines, '{"words": ["a", "b"], "clusters": [["x", 1]]}', "line 1: expected"),
         (jsonlines, '{"words": ["a", "b"], "clusters": [[[0, 0, 1], [1, 1]]]}', "0 to 1 with its head 1 outside"),
-        (jsonlines, '{"words": ["a"], "clusters": [[[0, 4]]]}', "a mention 0 to 5, outside the text of 1 words"),
+        (jsonlines, '{"words": ["a"], "clusters": [[[0, 4]]]}', "a mention [0, 4], outside the text of 1 word"),
     ],
 )  # fmt: skip
 def test_broken_files_name_the_place(reader, text, message):

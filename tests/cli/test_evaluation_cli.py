@@ -65,6 +65,25 @@ def test_deps_needs_conllu(attnviz, tmp_path):
     assert told == "error: no arc has the relation 'dobj': there are all, nsubj, obj\n"
 
 
+def test_data_that_cannot_be_scored_is_one_line(attnviz, tmp_path):
+    (tmp_path / "mixed.txt").write_text("[Ann]1 slept .\n[Bo]2 saw [him]2 .\n")
+    asked = ("coref", "minilm", tmp_path / "mixed.txt")
+    assert attnviz(*asked).out.startswith("warning: 1 mention is scored, below 100")
+    told = attnviz(*asked, "--layer", 2, "--head", 4, code=1).err
+    assert told.startswith("error: no mention has an antecedent in what is drawn of mixed.txt line 1: choose another")
+    (tmp_path / "lone.txt").write_text("[Ann]1 slept .\n[Bo]2 woke .\n")
+    told = attnviz("coref", "minilm", tmp_path / "lone.txt", code=1).err
+    assert told.startswith("error: every cluster has one mention, 1 of lone.txt line 1 too: mark at least two")
+    row = "{}\t{}\t_\t_\t_\t_\t{}\t{}\t_\tEntity=({})\n"
+    (tmp_path / "one.conllu").write_text(row.format(1, "dogs", 2, "nsubj", 1) + row.format(2, "bark", 0, "root", 2))
+    told = attnviz("deps", "minilm", tmp_path / "one.conllu", code=1).err
+    assert told.startswith("error: a head is chosen on every second sentence and scored on the others")
+    (tmp_path / "bare.conllu").write_text(row.format(1, "he", "_", "_", 1) + row.format(2, "he", "_", "_", 1))
+    assert "1 of 1 mentions with an antecedent" in attnviz("coref", "minilm", tmp_path / "bare.conllu").out
+    told = attnviz("deps", "minilm", tmp_path / "bare.conllu", code=1).err
+    assert told == "error: bare.conllu has no syntactic heads and relations: give CoNLL-U with HEAD and DEPREL\n"
+
+
 def test_missing_data_is_one_line(attnviz, tmp_path):
     assert "does not exist: give a file or a folder" in attnviz("coref", "minilm", tmp_path / "no.conll", code=1).err
     (tmp_path / "bad.conll").write_text("a 0\n")
