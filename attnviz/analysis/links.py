@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +34,8 @@ def strongest_links(head: Head, count: int = 10, rows: Sequence[int] | None = No
     found: list[tuple[float, int, int]] = []
     for band in bands:
         weights = head.weights(band).flatten()
-        best = torch.topk(weights, min(count, weights.numel()))
-        for weight, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-            found.append((weight, band.start + place // total_cols, place % total_cols))
+        for place in _largest(weights, min(count, weights.numel())).tolist():
+            found.append((weights[place].item(), band.start + place // total_cols, place % total_cols))
     found = sorted(found, key=lambda link: (-link[0], link[1], link[2]))[:count]
     return pd.DataFrame(
         [
@@ -45,3 +45,10 @@ def strongest_links(head: Head, count: int = 10, rows: Sequence[int] | None = No
         ],
         columns=["row", "column", "from", "to", "weight"],
     )
+
+
+def _largest(values: Tensor, count: int) -> Tensor:
+    """The places of the `count` largest values, the first ones where several are equal; topk takes any of those."""
+    least = torch.topk(values, count).values[-1]
+    above = torch.nonzero(values > least)[:, 0]
+    return torch.cat([above, torch.nonzero(values == least)[: count - len(above), 0]])

@@ -79,11 +79,6 @@ def measured_each(model: nn.Module, inputs: Mapping[str, Any], measure: Measure)
     return torch.stack([read(_one(output, index)) for index in range(count)])
 
 
-def likeliest(output: Any, position: int = -1) -> int:
-    """The token with the largest logit at a position of the first sequence."""
-    return int(logits_of(output)[0, position].argmax())
-
-
 def logits_of(output: Any) -> Tensor:
     """[B, M, vocabulary], or UsageError for a model without a language-model head."""
     found = getattr(output, "logits", None)

@@ -60,12 +60,16 @@ def test_mass_on_a_sink_is_shared_out():
     trace = trace_of([[[[0.5, 0.0], [0.1, 0.3]]]], ["a", "b"])
     # row 1 of the layer, renormalised, is [0.25, 0.75]
     assert rollout(trace, 1).scores.tolist() == pytest.approx([0.125, 0.875])
+    assert reach(trace, 0).scores.tolist() == pytest.approx([1.0, 0.125])
+    assert flow(trace, 1).scores.tolist() == pytest.approx([0.125, 0.875])
 
 
 def test_flow_is_limited_by_the_narrowest_pipe():
     # mixed layer: [[1, 0], [0.25, 0.75]]. From b only b -> b -> b: 0.75. From a: to b through a (0.25) or b (0.25): 0.5
     trace = trace_of([[[[1.0, 0], [0.5, 0.5]]]] * 2, ["a", "b"])
     assert flow(trace, 1).scores.tolist() == pytest.approx([0.5, 0.75])
+    # a fifth for the identity: [[1, 0], [0.4, 0.6]]; b -> b -> b 0.6, from a through a (0.4) or b (0.4)
+    assert flow(trace, 1, residual=0.2).scores.tolist() == pytest.approx([0.8, 0.6])
 
 
 def test_received_is_one_for_an_even_share():

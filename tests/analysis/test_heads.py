@@ -12,6 +12,7 @@ from attnviz.analysis.heads import (
     heads_table,
     is_punctuation,
     layer_statistics,
+    normalised_entropy,
 )
 from attnviz.analysis.links import strongest_links
 from attnviz.composed import Stacked
@@ -54,6 +55,23 @@ def test_rows_that_see_nothing_are_left_out_of_every_mean():
     row = heads_table(blind).iloc[0]
     assert row["largest"] == pytest.approx(0.75)
     assert row["own"] == pytest.approx(0.75)
+    assert row["sink"] == pytest.approx(0.0)
+    assert row["entropy_normalised"] == 1.0
+
+
+def test_cross_attention_has_no_weight_on_itself():
+    trace = trace_of(WORKED)
+    trace = replace(trace, records=[replace(trace.records[0], kind="cross")])
+    trace.axes = dict.fromkeys(("encoder", "decoder"), trace.axes["self"])
+    assert set(heads_table(trace)).isdisjoint({"own", "previous", "next", "distance"})
+    assert heads_table(trace)["first"][0] == pytest.approx((1 + 0.5 + 0.25) / 3)
+
+
+def test_entropy_is_divided_by_that_of_an_even_row_over_what_is_seen():
+    trace = make_trace(["a", "b", "c", "d"], causal=True)
+    found, plain = normalised_entropy(trace[1, 2]), trace[1, 2].entropy
+    assert found[0].isnan()
+    assert found[1:].tolist() == pytest.approx([plain[row].item() / math.log(row + 1) for row in (1, 2, 3)])
 
 
 @pytest.mark.parametrize("count", [1, 5, 63, 64, 65, 130])
@@ -146,6 +164,15 @@ def test_punctuation_is_told_from_words_and_special_tokens():
     assert not is_punctuation(Token(1, "a", "a"))
     assert not is_punctuation(Token(1, "[SEP]", "!", special=True))
     assert not is_punctuation(Token(1, "Ġ", " "))
+    assert is_punctuation(Token(1, "+", "+"))
+    assert not is_punctuation(Token(1, "'s", "'s"))
+
+
+def test_of_equal_links_the_first_are_taken():
+    even = trace_of([[[[0.25] * 4 for _ in range(40)]]])
+    assert strongest_links(even[0, 0], 6)[["row", "column"]].values.tolist() == [
+        [0, 0], [0, 1], [0, 2], [0, 3], [1, 0], [1, 1]
+    ]  # fmt: skip
 
 
 def test_strongest_links_in_order():

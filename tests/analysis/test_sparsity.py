@@ -68,5 +68,12 @@ def test_without_values_the_error_is_unknown():
 def test_costs():
     table = cost_table([1024, 32768])
     assert table["map in bytes"].tolist() == [4 * 1024**2, 4 * 1024**3]
+    # q . k and weights . v, 64 numbers each: of every key, of 255 to both sides and the query's own, of phi(k) v
+    assert table["multiplications, exact"].tolist() == [2 * 64 * 1024**2, 2 * 64 * 32768**2]
+    assert table["multiplications, local 256"].tolist() == [2 * 64 * 1024 * 511, 2 * 64 * 32768 * 511]
+    assert cost_table([100])["multiplications, local 256"].tolist() == [2 * 64 * 100 * 100]
+    assert table["multiplications, linear"].tolist() == [2 * 64 * 64 * 1024, 2 * 64 * 64 * 32768]
+    # 64 numbers of the query, 64 of the key and one logsumexp, 4 bytes each
+    assert table["query, key and logsumexp in bytes"].tolist() == [4 * 129 * 1024, 4 * 129 * 32768]
     with pytest.raises(UsageError, match="lengths must be positive"):
         cost_table([0])
