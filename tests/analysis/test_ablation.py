@@ -1,10 +1,12 @@
 import copy
 
+import pandas as pd
 import pytest
 import torch
 
 from attnviz.analysis import measures
 from attnviz.analysis.ablation import ablate, ablate_each, every_head, knock_out
+from attnviz.analysis.tables import by_size
 from attnviz.errors import RecordingError, UsageError
 
 TEXT = "The capital of France is"
@@ -90,6 +92,11 @@ def test_knock_out_equals_an_attention_mask(minilm):
     one = knock_out(model, inputs, [0], [3], measure, layers=[5], heads=[(5, 0)])
     assert abs(one.change) > 0
     assert knock_out(model, inputs, [0], [3], measure, layers=[5], heads=[(4, 0)]).change == pytest.approx(0, abs=1e-5)
+
+
+def test_rows_by_size_are_sorted_by_the_change_whatever_its_sign():
+    table = pd.DataFrame({"head": [0, 1, 2], "change": [0.1, -0.3, 0.2]})
+    assert by_size(table, "change")["head"].tolist() == [1, 2, 0]
 
 
 def test_each_head_alone(minilm):

@@ -2,7 +2,18 @@ import pytest
 import torch
 from traces import trace_of
 
-from attnviz.analysis.alignment import Gold, alignment, cells, error_rate, links, parse_links, read_pair, word_map
+from attnviz.analysis.alignment import (
+    Gold,
+    alignment,
+    by_rate,
+    cells,
+    error_rate,
+    links,
+    parse_links,
+    read_pair,
+    word_map,
+    words_of,
+)
 from attnviz.errors import DataError, UsageError
 from attnviz.tokens import Word
 
@@ -50,6 +61,32 @@ def test_table_finds_the_head_for_each_moment():
     late = parse_links("1-1 2-2")
     producing = alignment(TRACE, late, WORDS, WORDS).set_index("head")["error rate, mutual"]
     assert producing[1] < producing[0]
+
+
+def test_a_layers_mean_is_scored_beside_its_heads():
+    # the mean of both heads is 0.45 0.45 0.1 | 0.1 0.45 0.45 | 0.25 0.2 0.55: 0-0, 1-1, 2-2, as head 0
+    gold = parse_links("0-0 1-1 2-2")
+    table = alignment(TRACE, gold, WORDS, WORDS, moment="produced")
+    assert table.set_index("head")["error rate"].to_dict() == {0: 0.0, -1: 0.0, 1: 1.0}
+    # with the second head twice as sharp the mean follows it: 1, 2, 0
+    sharp = trace_of([[DIRECT, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]])
+    assert alignment(sharp, gold, WORDS, WORDS, moment="produced").set_index("head")["error rate"][-1] == 1.0
+    heads, column = by_rate(table)
+    assert (heads["head"].tolist(), column) == ([0, 1], "error rate")
+    # head 0 links 0 and 1 to source 0, of which only one choice is mutual: three links against two
+    tied = trace_of([[[[0.6, 0.4, 0.0], [0.9, 0.1, 0.0], [0.0, 0.0, 1.0]], DIRECT]])
+    found = alignment(tied, parse_links("0-1 2-2"), WORDS, WORDS, moment="produced")
+    rates = found.set_index("head")[["error rate", "error rate, mutual"]].loc[0].tolist()
+    assert rates == pytest.approx([1 - 4 / 5, 0.0])
+    assert by_rate(found, mutual=True)[1] == "error rate, mutual"
+    assert by_rate(found, mutual=True)[0]["head"].tolist()[0] == 0
+
+
+def test_words_of_a_trace_are_cut_at_white_space():
+    trace = trace_of([[[[0.5, 0.5, 0.0]] * 3]], ["Ann", "slept", "."])
+    targets, sources = words_of(trace)
+    assert [(word.text, word.start, word.stop) for word in targets] == [("Ann", 0, 1), ("slept", 1, 2), (".", 2, 3)]
+    assert sources == targets
 
 
 def test_bad_input():

@@ -5,7 +5,12 @@ import torch
 
 import attnviz
 from attnviz.analysis.ablation import ablate
-from attnviz.analysis.attention_paths import attention_conductance, integrated_attention
+from attnviz.analysis.attention_paths import (
+    Carried,
+    HeadAttribution,
+    attention_conductance,
+    integrated_attention,
+)
 from attnviz.analysis.attribution import layer_conductance
 from attnviz.analysis.cases import alone, case
 from attnviz.analysis.measures import logit
@@ -111,6 +116,34 @@ def test_conductance_of_a_whole_layer_sums_to_the_effect(one):
     assert found.scores.sum().item() == pytest.approx(effect, rel=0.05)
     assert len(found.table()) == 9
     assert found.method == "conductance of layer 1"
+
+
+def test_the_second_text_stays_as_it_is(one):
+    """The similarity as a function of the first text is that of both, the shorter one padded."""
+    both = case(one.model, one.tokenizer, "the cats sat the cat .", second="cats the .")
+    assert (both.inputs["attention_mask"][1] == 0).any()
+    with torch.inference_mode():
+        alone_ = one.measure(one.model(**one.inputs)).item()
+        assert alone_ == pytest.approx(both.measure(both.model(**both.inputs)).item(), abs=1e-6)
+
+
+def test_error_of_a_layers_conductance_is_relative_to_the_effect(one):
+    options = {"steps": 2, "most": 2}
+    found = layer_conductance(one.model, one.tokenizer, one.inputs, one.measure, LAYER, **options)
+    plain = {**one.inputs, "input_ids": baseline(one.tokenizer, one.inputs["input_ids"])}
+    with torch.inference_mode():
+        effect = (one.measure(one.model(**one.inputs)) - one.measure(one.model(**plain))).item()
+    assert found.steps == 2
+    assert found.error == pytest.approx(abs(found.scores.sum().item() - effect) / abs(effect), rel=1e-3)
+    assert found.error > 0.01
+
+
+def test_every_layer_has_to_converge():
+    good, bad = (Carried(torch.zeros(2), 1.0, error, 8) for error in (0.01, 0.2))
+    assert HeadAttribution("m", {0: good}).remark == "largest error 1 % of the effect, after at most 8 steps a layer"
+    found = HeadAttribution("m", {0: good, 1: bad})
+    assert not found.converged
+    assert found.remark.startswith("NOT converged in layers 1: largest error 20 % of the effect")
 
 
 def test_what_has_not_converged_says_so(one):

@@ -6,7 +6,7 @@ import torch
 from shared import shared
 from traces import make_axis, trace_of
 
-from attnviz.analysis.antecedents import CANDIDATES, agree, candidates, offset_answers, queries, rule_answers
+from attnviz.analysis.antecedents import CANDIDATES, OFFSETS, agree, candidates, offset_answers, queries, rule_answers
 from attnviz.analysis.coreference import Coreference, bootstrap, coreference, score_window
 from attnviz.analysis.documents import Document, Mention, document
 from attnviz.analysis.readers import brackets, read
@@ -42,6 +42,15 @@ def test_queries_are_heads_with_an_earlier_mention_of_their_cluster():
     assert (query.word, query.cluster, query.gold, query.type) == (6, "ann", (0,), "pronoun")
     assert query.distance == 6
     assert not query.same_head
+
+
+def test_distance_is_to_the_nearest_antecedent_and_any_may_share_the_word():
+    # 0 Ann 1 , 2 she 3 , 4 Ann 5 ; 6 Bo
+    found = queries(document(["Ann", ",", "she", ",", "Ann", ";", "Bo"], {"ann": [(0, 1), (2, 3), (4, 5)]}))
+    assert [(query.word, query.gold, query.distance, query.same_head) for query in found] == [
+        (2, (0,), 2, False),
+        (4, (0, 2), 2, True),
+    ]
 
 
 def test_candidate_sets():
@@ -88,6 +97,14 @@ def test_sieve_prefers_string_then_head_then_agreement():
 
     assert sieve(9) == 1  # same head word, although "she" is nearer
     assert sieve(3) == 1  # nothing contradicts
+    # among mentions with one head word the longest counts, and the same string goes before the nearest same head
+    text = ["the", "king", ";", "a", "king", ";", "the", "king"]
+    spans = {"one": [(0, 2, 1), (1, 2), (6, 8, 7)], "two": [(3, 5, 4)]}
+    again = document(text, spans)
+    (last,) = [query for query in queries(again) if query.word == 7]
+    answers = rule_answers(again, last, candidates(again, last, "preceding mention"), "preceding mention")
+    assert (answers["sieve"], answers["same head word"], answers["nearest"]) == (1, 4, 4)
+    assert answers["same head word else nearest"] == 4
     # "she" is singular and "him" is male, so that "queens" (number unknown without tags) is the nearest that agrees
     assert sieve(7) == 5
 
@@ -115,6 +132,9 @@ def test_a_head_is_right_when_its_largest_weight_is_an_antecedent():
     assert scored.rules["preceding mention"]["chance"] == pytest.approx(1 / 3)
     assert scored.rules["other word"]["chance"] == pytest.approx(1 / 7)
     assert np.isnan(scored.rules["other word"]["sieve"])
+    # a rule that has no answer is wrong, and so is an offset at which nothing stands
+    assert scored.rules["preceding mention"]["same head word"] == 0.0
+    assert [scored.rules["preceding mention"][f"offset {k:+d}"] for k in (-3, -1, 1)] == [1.0, 0.0, 0.0]
 
 
 def test_word_rows_sum_to_and_average_from():
@@ -230,6 +250,7 @@ def test_best_head_is_scored_where_it_was_not_chosen():
     assert found["head"].tolist() == [0, 1]
     assert found["chosen"].tolist() == [1.0, 1.0]
     assert found["accuracy"].tolist() == [0.0, 0.0]
+    assert found[["low", "high", "n"]].values.tolist() == [[0.0, 0.0, 2], [0.0, 0.0, 2]]
     with pytest.raises(DataError, match="at least 2 documents, got 1"):
         result([[1, 0]], ["a"]).best()
 
@@ -244,6 +265,59 @@ def test_table_and_split():
         found.split(7, 0)
     with pytest.raises(UsageError, match="candidates must be one of other word, preceding word"):
         found.table("any")
+
+
+def test_split_by_type_distance_and_head_word():
+    import pandas as pd
+
+    rows = [("pronoun", 5, False, 1), ("pronoun", 6, False, 0), ("name", 15, True, 1), ("noun", 41, True, 1)]
+    table = pd.DataFrame(rows, columns=["type", "distance", "same_head", "hit"]).assign(document="a")
+    hits = table["hit"].to_numpy(dtype=float)[:, None]
+    found = Coreference(((0, 0),), table, dict.fromkeys(CANDIDATES, hits), {kind: {} for kind in CANDIDATES})
+    parts = {row["part"]: (row["accuracy"], row["n"]) for row in found.split(0, 0).to_dict("records")}
+    assert parts == {
+        "pronouns": (0.5, 2), "names": (1.0, 1), "nouns": (1.0, 1),
+        "1 to 5 words": (1.0, 1), "6 to 15 words": (0.5, 2), "over 40 words": (1.0, 1),
+        "same head word": (1.0, 2), "other head word": (0.5, 2),
+    }  # fmt: skip
+
+
+def test_baselines_name_the_best_offset_and_leave_out_rules_that_do_not_apply():
+    import pandas as pd
+
+    rules = {f"offset {k:+d}": np.array([0.0, 0.0]) for k in OFFSETS} | {
+        "offset -2": np.array([1.0, 0.0]),
+        "offset +1": np.array([1.0, 0.0]),  # as good, but -2 and +1 tie: the smaller step is named
+        "chance": np.array([0.5, 0.25]),
+        "nearest": np.array([0.0, 1.0]),
+        "first": np.array([1.0, 1.0]),
+        "same head word": np.array([0.0, 0.0]),
+        "same head word else nearest": np.array([0.0, 1.0]),
+        "sieve": np.array([np.nan, np.nan]),
+    }
+    table = pd.DataFrame({"document": ["a", "b"]})
+    hits = dict.fromkeys(CANDIDATES, np.zeros((2, 1)))
+    found = Coreference(((0, 0),), table, hits, dict.fromkeys(CANDIDATES, rules)).baselines("other word")
+    assert found.set_index("rule")["accuracy"].to_dict() == {
+        "chance": 0.375,
+        "nearest": 0.5,
+        "first": 1.0,
+        "same head word": 0.0,
+        "same head word else nearest": 0.5,
+        "best fixed offset (+1)": 0.5,
+    }
+    assert found["n"].tolist() == [2] * 6
+
+
+def test_interval_is_that_of_the_share_of_all_queries():
+    # forty documents of one query, half of them right: 1.96 * sqrt(0.25 / 40) to both sides
+    low, high = bootstrap(np.tile([0.0, 1.0], 20), np.arange(40), 4000)
+    assert (low, high) == pytest.approx((0.345, 0.655), abs=0.02)
+    # seven documents of 99 right answers and one of a single wrong one: long documents weigh more
+    documents = np.repeat(np.arange(8), [99] * 7 + [1])
+    low, high = bootstrap((documents < 7).astype(float), documents, 1000)
+    assert 0.98 < low < 1.0
+    assert high == 1.0
 
 
 def test_bootstrap_draws_documents():

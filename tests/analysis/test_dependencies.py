@@ -58,11 +58,20 @@ def test_heads_are_scored_on_the_other_half():
     # head 0 finds the subjects of even sentences, head 1 those of odd ones: chosen on one half, both fail on the other
     sentences, offsets = [2, 3, 4, 5, 6, 7], [1, 1, 1, 1, 1, -2]
     found = result([[1, 0], [0, 1]] * 3, [[0, 0]] * 6, ["nsubj"] * 6, sentences, offsets)
-    row = found.table(minimum=2).set_index("relation").loc["nsubj"]
+    row = found.table(minimum=6).set_index("relation").loc["nsubj"]
     assert row["accuracy"] == 0.0
     assert row["n"] == 6
+    assert found.relations(7) == ["all"]
     # +1 is the best offset of both halves, and right in 5 of 6
     assert (row["best fixed offset"], row["offset accuracy"]) == (1, 5 / 6)
+
+
+def test_head_and_direction_are_those_that_find_most():
+    # head 1 finds every dependent, head 0 the heads of one sentence in each half
+    found = result([[1, 0], [1, 0], [0, 0], [0, 0]], [[0, 1]] * 4, ["obj"] * 4, [1, 2, 3, 4], [1, 1, 1, 1])
+    row = found.table(minimum=1).set_index("relation").loc["obj"]
+    assert (row["layer"], row["head"], row["direction"], row["accuracy"]) == (0, 1, "to dependent", 1.0)
+    assert found.accuracy("obj", "to head").tolist() == [0.5, 0.0]
 
 
 def test_one_half_of_the_sentences_is_too_little():

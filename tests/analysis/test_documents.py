@@ -17,17 +17,19 @@ def test_part_moves_everything_and_drops_what_is_cut():
         "d",
         ("Ann", "slept", ".", "She", "woke", "up", "."),
         ((0, 3), (3, 7)),
-        (Mention(0, 1, 0, "a"), Mention(3, 4, 3, "a"), Mention(2, 4, 3, "b")),
-        heads=(1, 1, 1, 4, 4, 4, 4),
+        (Mention(0, 1, 0, "a"), Mention(3, 4, 3, "a"), Mention(2, 4, 3, "b"), Mention(5, 7, 5, "c")),
+        heads=(1, 1, 1, 4, 0, 4, 4),
         relations=("nsubj", "root", "punct", "nsubj", "root", "compound:prt", "punct"),
         upos=("PROPN", "VERB", "PUNCT", "PRON", "VERB", "ADP", "PUNCT"),
     )
     part = whole.part(3, 7)
     assert part.words == ("She", "woke", "up", ".")
     assert part.sentences == ((0, 4),)
-    assert part.mentions == (Mention(0, 1, 0, "a"),)
-    assert part.heads == (1, 1, 1, 1)
+    assert part.heads == (1, 1, 1, 1)  # a head outside makes its word a root
+    assert part.relations == ("nsubj", "root", "compound:prt", "punct")
     assert part.upos == ("PRON", "VERB", "ADP", "PUNCT")
+    assert whole.part(3, 6).mentions == (Mention(0, 1, 0, "a"),)
+    assert whole.part(3, 7).mentions == (Mention(0, 1, 0, "a"), Mention(2, 4, 2, "c"))
 
 
 def test_spans_follow_the_words_joined_by_spaces():
@@ -41,6 +43,7 @@ def test_head_by_syntax_is_the_leftmost_word_governed_from_outside():
     assert head_by_syntax([2, 2, 3, 3], 0, 3) == 2
     # a root is its own head
     assert head_by_syntax([1, 1], 0, 2) == 1
+    assert head_by_syntax([0, 0, 0], 0, 3) == 0
 
 
 @pytest.mark.parametrize(
@@ -58,11 +61,12 @@ def test_head_by_rule(words, head):
 
 
 def test_mention_type_from_tags_and_from_form():
-    words = ("she", "Paris", "king")
-    tagged = Document("d", words, ((0, 3),), upos=("PRON", "PROPN", "NOUN"))
-    plain = Document("d", words, ((0, 3),))
+    words = ("she", "Paris", "king", "that")
+    tagged = Document("d", words, ((0, 4),), upos=("PRON", "PROPN", "NOUN", "DET"))
+    plain = Document("d", words, ((0, 4),))
     for found in (tagged, plain):
-        assert [mention_type(found, Mention(i, i + 1, i, "x")) for i in range(3)] == ["pronoun", "name", "noun"]
+        types = [mention_type(found, Mention(i, i + 1, i, "x")) for i in range(4)]
+        assert types == ["pronoun", "name", "noun", "pronoun"]
 
 
 def test_bad_clusters_are_one_line():

@@ -76,6 +76,9 @@ def test_received_is_one_for_an_even_share():
     trace = trace_of([[[[0.5, 0.5], [0.5, 0.5]], [[1.0, 0.0], [1.0, 0.0]]]], ["a", "b"])
     # column sums 1, 1 and 2, 0: mean 1.5 and 0.5, of an even share of 1
     assert received(trace)["received"].tolist() == [1.5, 0.5]
+    # with half of every row on a sink each token gets half of that, and the share of an even one as before
+    sink = trace_of([[[[0.25, 0.25], [0.25, 0.25]], [[0.5, 0.0], [0.5, 0.0]]]], ["a", "b"])
+    assert received(sink)["received"].tolist() == [1.5, 0.5]
 
 
 def test_bad_input():

@@ -1,7 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from attnviz.analysis.measures import logit, logit_difference, loss, measured, measured_each
+from attnviz.analysis.measures import cosine, logit, logit_difference, loss, measured, measured_each
 from attnviz.errors import UsageError
 from tests.tiny_models import llama
 
@@ -51,3 +53,18 @@ def test_a_model_without_logits(minilm):
     model, tokenizer = minilm
     with pytest.raises(UsageError, match="this model predicts no tokens"):
         measured(model, tokenizer("A bank.", return_tensors="pt"), logit(3))
+
+
+def test_cosine_of_means_without_padding():
+    """Means (1, 1) of the first text and (2, 0) of the second, whose last state is padding: 1 / sqrt(2)."""
+    states = torch.tensor([[[2.0, 0], [0, 2], [1, 1]], [[1.0, 0], [3, 0], [9, 9]]])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    assert cosine(mask)(SimpleNamespace(last_hidden_state=states)).item() == pytest.approx(0.5**0.5)
+    with pytest.raises(UsageError, match="cosine similarity needs an encoder's last hidden states of at least two"):
+        cosine(mask)(SimpleNamespace(last_hidden_state=states[:1]))
+
+
+def test_logits_and_their_difference_at_a_position():
+    logits = torch.tensor([[[1.0, 2, 5], [7, 0, 4]]])
+    output = SimpleNamespace(logits=logits)
+    assert [logit(2)(output), logit(0, 0)(output), logit_difference(0, 2)(output)] == [4, 1, 3]

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from shared import shared
+from torch import nn
 from traces import trace_of
 
 from attnviz.analysis.norms import norms_table, output_projection, value_norms, weighted_norms
@@ -41,6 +44,35 @@ def test_special_tokens_take_weight_but_add_little(traced):
     heavy = table[table["special, weight"] > 0.6]
     assert len(heavy) > 10
     assert (heavy["special, norm"] < heavy["special, weight"]).mean() > 0.9
+
+
+class Plain(nn.Module):
+    """A layer whose output projection changes nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.ModuleDict({"attention": nn.ModuleDict({"out": nn.Linear(4, 4, bias=False)})})])
+        self.layers[0]["attention"]["out"].weight = nn.Parameter(torch.eye(4))
+
+
+def test_shares_on_the_worked_case():
+    """Head 0: values (3, 4) and (0, 1), norms 5 and 1. Columns get 1 + 0.5 and 0.5: weighted 7.5 and 0.5.
+
+    Head 1: values (0, 2) and (6, 8), norms 2 and 10. Columns get 0.4 and 1.6: weighted 0.8 and 16. Special is token 1.
+    """
+    trace = trace_of([[[[1.0, 0.0], [0.5, 0.5]], [[0.3, 0.7], [0.1, 0.9]]]], ["a", "[SEP]"])
+    value = torch.tensor([[[[3.0, 4], [0, 1]], [[0, 2], [6, 8]]]])
+    trace.records = [replace(trace.records[0], value=value, name="layers.0.attention")]
+    axis = trace.axes["self"][0]
+    tokens = (axis.tokens[0], replace(axis.tokens[1], special=True))
+    trace.axes = {"self": (replace(axis, tokens=tokens),)}
+    assert value_norms(trace, Plain(), 0).tolist() == [[5.0, 1.0], [2.0, 10.0]]
+    found = weighted_norms(trace, Plain(), 0, 1, slice(0, 2), slice(1, 2))
+    assert found.flatten().tolist() == pytest.approx([7.0, 9.0])
+    one, two = norms_table(trace, Plain()).drop(columns=["layer", "head"]).to_dict("records")
+    shares = ("special, weight", "special, norm", "first, weight", "first, norm")
+    assert one == pytest.approx(dict(zip(shares, (0.25, 0.5 / 8, 0.75, 7.5 / 8), strict=True)))
+    assert two == pytest.approx(dict(zip(shares, (0.8, 16 / 16.8, 0.2, 0.8 / 16.8), strict=True)))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "distilbert", "bart", "vit", "qwen2", "gpt_neox"])

@@ -42,6 +42,16 @@ def test_conll():
     assert spans(found) == [("Ann", "Ann", "1"), ("the king", "king", "2"), ("She", "She", "1")]
 
 
+def test_conll_with_tabs_has_clusters_in_column_13():
+    rows = ["x\t0\t0\tking" + "\t_" * 8 + "\t(1|(1)\t_", "x\t0\t1\tArthur" + "\t_" * 8 + "\t1)\t_"]
+    (found,) = conll("\n".join(rows))
+    # of two mentions of one cluster that are open the last one is closed
+    assert [(mention.start, mention.stop) for mention in found.mentions] == [(0, 2), (0, 1)]
+    nested = ["x 0 0 a _ (1", "x 0 1 b _ (1", "x 0 2 c _ 1)", "x 0 3 d _ 1)"]
+    (found,) = conll("\n".join(nested))
+    assert [(mention.start, mention.stop) for mention in found.mentions] == [(0, 4), (1, 3)]
+
+
 CONLLU = """# newdoc id = one
 1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
 1\tAnn\tAnn\tPROPN\tNNP\t_\t2\tnsubj\t_\tEntity=(5-person-giv:act-1-ana(6)

@@ -1,14 +1,17 @@
 from dataclasses import replace
 
+import pandas as pd
 import pytest
+import torch
 from traces import make_trace, trace_of
 
 from attnviz.analysis.heads import heads_table
-from attnviz.analysis.roles import has_offsets, positional, prefix_matching, repeated_tokens, roles
+from attnviz.analysis.roles import ROLES, has_offsets, positional, prefix_matching, repeated_tokens, roles
 from attnviz.analysis.windows import randomised
 from attnviz.composed import Unkept
 from attnviz.errors import UsageError
 from attnviz.recording import inspect
+from tests.tiny_models import llama
 
 TEXT = "The keeper of the lighthouse wrote down the weather every evening, and his daughter read it to the ships."
 
@@ -75,9 +78,60 @@ def test_roles_name_score_threshold_and_offset():
     assert set(found["role"]) == {"local", "collapsed", "sink", "previous token", "offset -2"}
 
 
+def test_every_threshold_is_the_published_one():
+    """A head just beyond and one just short of each; head 2 has nothing."""
+    published = {
+        "previous token": ("previous", 0.5, 1),
+        "next token": ("next", 0.5, 1),
+        "sink": ("first", 0.3, 1),
+        "special tokens": ("special", 0.6, 1),
+        "punctuation": ("punctuation", 0.6, 1),
+        "broad": ("entropy_normalised", 0.9, 1),
+        "collapsed": ("entropy_normalised", 0.1, -1),
+        "local": ("distance", 5.0, -1),
+        "offset -2": ("positional", 0.9, 1),
+        "induction": ("prefix_matching", 0.5, 1),
+        "duplicate token": ("duplicate", 0.5, 1),
+    }
+    for role, (column, threshold, side) in published.items():
+        scores = [threshold + side * 0.01, threshold - side * 0.01]
+        found = roles(pd.DataFrame({"layer": [3, 3], "head": [0, 1], "offset": [-2, -2], column: scores}))
+        assert found[["layer", "head", "role", "score"]].values.tolist() == [[3, 0, role, scores[0]]]
+        assert found["threshold"][0] == f"{'>' if side > 0 else '<'} {threshold:g}"
+    assert len(published) == len(ROLES)
+
+
+def test_examples_of_repeated_tokens_differ_and_are_averaged(monkeypatch):
+    """Two examples of a tiny model, each with its own tokens, against the model's own weights."""
+    model, seeds = llama(), []
+    examples = {0: [0, *[5, 9, 7] * 2], 1: [0, *[8, 30, 2] * 2]}
+
+    def drawn(tokenizer, length, repeats, seed):
+        seeds.append(seed)
+        return examples[seed]
+
+    monkeypatch.setattr("attnviz.analysis.roles.repeated_tokens", drawn)
+    seen = []
+    options = {"length": 3, "repeats": 2, "examples": 2, "progress": lambda *step: seen.append(step)}
+    found = prefix_matching(model, None, **options).set_index(["layer", "head"])
+    assert (seeds, seen) == ([0, 1], [(1, 2), (2, 2)])
+    model.set_attn_implementation("eager")
+    maps = [model(input_ids=torch.tensor([ids]), output_attentions=True).attentions for ids in examples.values()]
+    for layer, head in found.index:
+        # rows 4, 5 and 6 repeat 1, 2 and 3
+        weights = [one[layer][0, head] for one in maps]
+        after = sum(map_[4, 2] + map_[5, 3] + map_[6, 4] for map_ in weights).item() / 6
+        on = sum(map_[4, 1] + map_[5, 2] + map_[6, 3] for map_ in weights).item() / 6
+        assert found.loc[(layer, head)].tolist() == pytest.approx([after, on], abs=1e-6)
+
+
 def test_repeated_tokens_repeat(smollm2):
     _, tokenizer = smollm2
     ids = repeated_tokens(tokenizer, length=5, repeats=3)
+    assert ids[0] == tokenizer.bos_token_id
+    tenth = len(tokenizer) // 10
+    drawn = repeated_tokens(tokenizer, length=2000, repeats=1)[1:]
+    assert (min(drawn) >= tenth, max(drawn) < len(tokenizer) - tenth, len(set(drawn))) == (True, True, 2000)
     body = ids[len(ids) - 15 :]
     assert body[:5] == body[5:10] == body[10:]
     assert len(set(body)) == 5

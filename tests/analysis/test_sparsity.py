@@ -33,6 +33,12 @@ def test_mass_on_the_worked_case(pattern, kept, keys):
     assert row["keys"] == pytest.approx(keys)
 
 
+def test_rows_that_see_nothing_count_for_nothing():
+    row = sparsity(trace_of([[[[0.0, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]]]])[0, 0], [local(1)]).iloc[0]
+    assert row["mass"] == pytest.approx((0.5 + 0.6) / 2)
+    assert row["keys"] == pytest.approx(2 / 5)
+
+
 def with_value(trace, value):
     trace.records = [replace(record, value=value) for record in trace.records]
     return trace
