@@ -146,7 +146,7 @@ def _head(look: Look, pair: Pair, links: str, gold: Gold | None, moment: str, wh
         offer(Result("alignment-matrix", matrix, table, code, _command(look, pair, flags, "alignment-matrix")))
     with right:
         st.caption("Lines: links of the head." + ("" if gold is None else " Bands: gold links, pale: possible ones."))
-        figures.show(lines(theme=figures.theme(), width=330))
+        figures.show(lines(theme=figures.theme(), width=figures.fit(330)))
         code = written(IMPORTS, made, f"charts.alignment_links{drawn}", "alignment-links")
         line = _command(look, pair, (*flags, "--view=links"), "alignment-links")
         offer(Result("alignment-links", lines, table, code, line))

@@ -123,7 +123,7 @@ def _tokens(look: Look, found: Scores, title: dict[str, str], asked: Asked) -> N
             st.warning(plain(found.remark), icon=":material/warning:")
         elif found.remark:
             st.text(found.remark)
-        figures.show(chart(theme=figures.theme()))
+        figures.show(chart(theme=figures.theme(), width=figures.fit(600, 100)))
         figure = f"charts.token_bars(found.tokens, found.scores.tolist(), {title!r})"
         offer(Result(asked.name, chart, table, *_lines(look, asked, figure)))
     with right:
@@ -140,7 +140,7 @@ def _effect(look: Look, found: Case, effect: Effect, asked: Asked) -> None:
         st.metric("Without it", f"{effect.after:.4f}", width="content")
         st.metric("Change", f"{effect.change:+.4f}", width="content")
     chart = partial(charts.heatmap, look.head)
-    figures.show(chart(theme=figures.theme(), width=420))
+    figures.show(chart(theme=figures.theme(), width=figures.fit(420, figures.LEGEND)))
     table = causing.effect_table(look.head, asked.how, effect)
     figure = f"charts.heatmap(trace[{look.head.layer}, {look.head.head}])"
     offer(Result(asked.name, chart, table, *lines.causes(look.wanted, look.head, asked, figure)))

@@ -32,11 +32,13 @@ def draw(look: Look) -> None:
     table = heads_table(look)
     left, right = st.columns([2, 3], gap="large")
     with left:
-        chart = charts.entropy(look.trace, table=table, theme=figures.theme(), width=330, normalised=normalised)
+        chart = charts.entropy(
+            look.trace, table=table, theme=figures.theme(), width=figures.fit(330), normalised=normalised
+        )
         figures.clickable(chart, "layers", select_head, PLACE)
         exports.offer(look, "entropy", **({"normalised": True} if normalised else {}))
     with right:
-        figures.show(charts.entropy(look.head, theme=figures.theme(), width=550, normalised=normalised))
+        figures.show(charts.entropy(look.head, theme=figures.theme(), width=figures.fit(550), normalised=normalised))
         place = exports.place_of(look.head)
         exports.offer(look, "entropy", **place, **({"normalised": True} if normalised else {}))
         _token(look.head, normalised)

@@ -46,7 +46,7 @@ def draw(look: Look) -> None:
         st.caption(f"{said} {told(len(kept), len(table))}")
         {GRID: _grid, MAPS: _maps, TABLE: _table}[view](look, kept, column)
     with right:
-        figures.show(charts.heatmap(look.head, theme=figures.theme(), width=380))
+        figures.show(charts.heatmap(look.head, theme=figures.theme(), width=figures.fit(380, figures.LEGEND)))
         _numbers(look, table)
         exports.offer(look, "heatmap", **exports.place_of(look.head))
 
@@ -119,7 +119,9 @@ def _maps(look: Look, table: pd.DataFrame, _: str) -> None:
     key = (look.wanted, look.kind, look.trace.batch, "maps")
     maps = obtain(runs.traces(), key, partial(_small_maps, look.trace), runs.maps_bytes, READING)
     kept = {place: maps[place] for place in zip(table["layer"], table["head"], strict=True)}
-    chart = charts.thumbnails(look.trace, shared=shared, maps=kept, theme=figures.theme(), width=560)
+    chart = charts.thumbnails(
+        look.trace, shared=shared, maps=kept, theme=figures.theme(), width=figures.small_maps(table)
+    )
     figures.clickable(figures.framed(chart, look.head), "maps", select_head, PLACE)
     exports.offer(look, "thumbnails", **({"shared": True} if shared else {}))
 

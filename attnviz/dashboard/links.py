@@ -37,7 +37,7 @@ def _strongest(look: Look) -> None:
     st.caption("A strong link says where the head looked, not that what it found there mattered.")
     left, right = st.columns([6, 5], gap="large")
     with left:
-        figures.show(charts.links(look.head, count, theme=figures.theme(), width=520))
+        figures.show(charts.links(look.head, count, theme=figures.theme(), width=figures.fit(520)))
         exports.offer(look, "links", **exports.place_of(look.head), **({} if count == LINKS else {"count": count}))
     with right:
         _table(look.head.links(count))

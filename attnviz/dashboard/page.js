@@ -1,6 +1,8 @@
-// Before anything else on the page: where the server is, and one entry of the browser's history a page. Streamlit adds
-// an entry whenever the server writes into the address; what it writes belongs to the page that is there already.
+// Before anything else on the page: where the server is, how much room figures have, and one entry of the browser's
+// history a page. Streamlit adds an entry whenever the server writes into the address; what it writes belongs to the page
+// that is there already.
 window.__streamlit = { BACKEND_BASE_URL: location.origin };
+document.cookie = `attnviz-window=${innerWidth}; path=/; SameSite=Strict`;
 
 {
   const push = history.pushState;

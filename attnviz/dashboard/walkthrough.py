@@ -48,7 +48,7 @@ def _scaling(look: Look) -> None:
                 chosen = {"query": position("Query", len(head.rows), "token", last_word(head.rows))}
         exports.offer(look, "scaling", **exports.place_of(head), **chosen)
     with place:
-        figures.show(charts.scaling(head, **chosen, theme=figures.theme(), width=660))
+        figures.show(charts.scaling(head, **chosen, theme=figures.theme(), width=figures.fit(660)))
 
 
 def _gradients(look: Look) -> None:
@@ -62,7 +62,7 @@ def _gradients(look: Look) -> None:
         st.text(f"query {query} {head.rows[query].label}")
         _steps(table, divisor)
     with chart:
-        figures.show(figures_of.gradients(table, divisor, theme=figures.theme(), width=560))
+        figures.show(figures_of.gradients(table, divisor, theme=figures.theme(), width=figures.fit(560)))
         exports.offer(look, "gradients", **exports.place_of(head), query=query)
 
 
@@ -80,7 +80,7 @@ def _mask(look: Look) -> None:
     for column, title, head in ((left, "Without a mask", found.without), (right, "Causal mask", found.with_mask)):
         with column:
             st.subheader(title, anchor=False)
-            figures.show(charts.heatmap(head, theme=figures.theme(), width=440))
+            figures.show(charts.heatmap(head, theme=figures.theme(), width=figures.fit(440, figures.LEGEND)))
     exports.offer(look, "mask", **exports.place_of(look.head))
 
 
@@ -93,7 +93,11 @@ def _order(look: Look) -> None:
             st.subheader(f"{how.capitalize()} position information", anchor=False)
             st.metric("Largest change of a weight", f"{found.change:.4f}", width="content")
             title, theme = order_title(how), figures.theme()
-            figures.show(charts.difference(found.before, found.after, title, top, theme=theme, width=460))
+            figures.show(
+                charts.difference(
+                    found.before, found.after, title, top, theme=theme, width=figures.fit(460, figures.LEGEND)
+                )
+            )
     chart, options = partial(order_chart, look.head, both), exports.place_of(look.head)
     offer(Result("order", chart, order_table(look.head, both), python(look), exports.command(look, "order", options)))
 
@@ -134,7 +138,7 @@ def _heads(look: Look) -> None:
         st.markdown(HEADS)
         st.dataframe(table.round(3), hide_index=True, height=260)
     with chart:
-        figures.show(figures_of.heads_and_one(table, theme=figures.theme(), width=560))
+        figures.show(figures_of.heads_and_one(table, theme=figures.theme(), width=figures.fit(560)))
         exports.offer(look, "one-or-many", **exports.place_of(look.head))
 
 
@@ -144,7 +148,7 @@ def _cost(look: Look) -> None:
     with words:
         st.markdown(COST)
     with chart:
-        figures.show(figures_of.cost(table, theme=figures.theme(), width=560))
+        figures.show(figures_of.cost(table, theme=figures.theme(), width=figures.fit(560)))
         exports.offer(look, "cost", **exports.place_of(look.head))
     st.dataframe(table, hide_index=True, column_config={name: _compact() for name in table.columns if name != "tokens"})
 

@@ -10,6 +10,13 @@ from attnviz.dashboard.shell import PAGES
 
 pytestmark = pytest.mark.browser
 
+LETTERS = """texts => texts.map((text) => {
+    const chart = text.closest("svg");
+    const scale = chart.getBoundingClientRect().width / chart.getAttribute("width");
+    return parseFloat(getComputedStyle(text).fontSize) * scale;
+})"""
+"""The size of each text as it is seen, in pixels."""
+
 
 def cell(page, layer, head):
     return page.locator(f'path[aria-label^="head: {head}; layer: {layer};"]')
@@ -78,15 +85,19 @@ def test_hostile_tokens_stay_text(visitor, page_name):
 
 
 @pytest.mark.parametrize("page_name", PAGES)
-def test_no_page_is_wider_than_a_phone(visitor, page_name):
+def test_no_page_is_wider_than_a_phone_and_its_charts_can_be_read(visitor, page_name):
     visitor.page.set_viewport_size({"width": 360, "height": 740})
-    model = "pair.attn" if page_name == "alignment" else "words.attn"
+    runs_again = page_name in ("causes", "coreference", "dependencies")
+    model = "pair.attn" if page_name == "alignment" else "bert" if runs_again else "words.attn"
     page = visitor.go(f"{page_name if page_name != 'heads' else ''}?model={model}")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     assert page.evaluate("document.querySelector('.stMain').scrollWidth") <= 360
-    parts = ".stVegaLiteChart:not(:has(.vega-bind)) svg, .figure-title, .figure-subtitle, .stButtonGroup button"
+    parts = ".stVegaLiteChart, .figure-title, .figure-subtitle, .stButtonGroup button"
     ends = page.locator(parts).evaluate_all("parts => parts.map((part) => part.getBoundingClientRect().right)")
     assert all(end <= 360 for end in ends)
+    sizes = page.locator(".stVegaLiteChart svg text").evaluate_all(LETTERS)
+    assert page_name in ("map", "compare") or len(sizes) > 4
+    assert all(size >= 9.99 for size in sizes)
 
 
 def test_a_view_leaves_as_a_file(visitor):
