@@ -5,87 +5,32 @@ Every trace comes from random queries and keys; what is compared is computed twi
 
 import pytest
 import torch
+from analysis.random_traces import HEADS, SIZE, WORDS, numbers, tokens_of, trace_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
 
+from attnviz.analysis.alignment import Gold, alignment, word_map, words_of
+from attnviz.analysis.answers import asked, pointing
 from attnviz.analysis.compare import compare_heads, compare_traces, head_distances
 from attnviz.analysis.coreference import CANDIDATES, score_window
-from attnviz.analysis.documents import document
+from attnviz.analysis.dependencies import DIRECTIONS, score_sentence
+from attnviz.analysis.documents import Document, document
 from attnviz.analysis.flow import flow, reach, received, rollout
 from attnviz.analysis.heads import head_rows, heads_table
 from attnviz.analysis.norms import norms_table, value_norms
 from attnviz.analysis.roles import positional, roles
 from attnviz.analysis.sparsity import local, sparsity, top
 from attnviz.analysis.windows import Window, owners
-from attnviz.head import Record
-from attnviz.tokens import Token, TokenAxis, Word, to_words
-from attnviz.trace import Trace
-from attnviz.views import QueryKey
-from attnviz_kernels import Emit, Mask, attend, check, view_of
+from attnviz.tokens import Word, to_words
 
-HEADS, SIZE = 2, 4
-WORDS = ("Ann", "met", "Bo", ".", "She", "smiled", ",", "he", "too")
 ORDERLESS = ["entropy", "entropy_normalised", "largest", "special", "punctuation", "sink"]
 """Columns of the heads in which no position occurs."""
 
 seeds = st.integers(0, 10**6)
 lengths = st.integers(3, len(WORDS))
 examples = settings(max_examples=12, deadline=None)
-
-
-def numbers(seed, count):
-    """Two layers of (query, key, value), each [H, N, D] in float64."""
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        tuple(torch.randn(HEADS, count, SIZE, generator=generator, dtype=torch.float64) * 1.5 for _ in range(3))
-        for _ in range(2)
-    ]
-
-
-def tokens_of(count):
-    """Labels with offsets into the words joined by spaces, between two special tokens."""
-    inside, place = [], 0
-    for index, word in enumerate(WORDS[: count - 2]):
-        inside.append(Token(index, word, word, place, place + len(word)))
-        place += len(word) + 1
-    edges = [Token(None, name, name, special=True) for name in ("[CLS]", "[SEP]")]
-    return (edges[0], *inside, edges[1])
-
-
-def trace_of(texts, causal=False, dtype=torch.float64, left=0, right=0):
-    """A trace of a batch: texts are (layers, tokens), padded to one length and by left and right columns of noise."""
-    width = max(len(tokens) for _, tokens in texts)
-    axes, real = [], torch.zeros(len(texts), left + width + right, dtype=torch.bool)
-    for index, (_, tokens) in enumerate(texts):
-        valid = slice(left + width - len(tokens), left + width)
-        real[index, valid] = True
-        pad = Token(None, "[PAD]", "[PAD]", special=True)
-        text = " ".join(token.text for token in tokens if not token.special)
-        axes.append(TokenAxis((pad,) * valid.start + tokens + (pad,) * right, valid, text))
-    mask = Mask(causal=causal, key_padding=None if bool(real.all()) else real)
-    records = [record(layer, [layers[layer] for layers, _ in texts], axes, mask, dtype) for layer in range(2)]
-    return Trace("random", records, {"self": tuple(axes)})
-
-
-def record(layer, given, axes, mask, dtype):
-    padded = [
-        torch.stack([around(parts[side], axis) for parts, axis in zip(given, axes, strict=True)]).to(dtype)
-        for side in range(3)
-    ]
-    call = check(*padded, None, mask, None, None, None, Emit())
-    found = attend(*padded, mask=mask, emit=Emit(statistics=True))
-    name = f"layers.{layer}.attention"
-    view = QueryKey(view_of(call, found))
-    return Record(name, layer, "self", "interface", "", view, statistics=found.statistics, value=padded[2])
-
-
-def around(part, axis):
-    """[H, N, D] with noise where the axis has padding."""
-    whole = torch.full((HEADS, len(axis.tokens), SIZE), 7.0, dtype=part.dtype)
-    whole[:, axis.valid] = part
-    return whole
 
 
 class Model(nn.Module):
@@ -239,3 +184,87 @@ def test_heads_are_scored_one_by_one(seed, order):
     for one, two in zip(plain, moved, strict=True):
         for kind in CANDIDATES:
             assert two.hits[kind].tolist() == one.hits[kind].reshape(2, HEADS)[:, order].flatten().tolist()
+
+
+SENTENCE = Document(
+    "s",
+    WORDS,
+    ((0, len(WORDS)),),
+    heads=(1, 1, 1, 1, 5, 1, 7, 5, 5),
+    relations=("nsubj", "root", "obj", "punct", "nsubj", "conj", "punct", "nsubj", "advmod"),
+)
+
+
+def arcs(layers, causal=False, dtype=torch.float64, **padding):
+    """Which heads are right for every arc, by direction."""
+    trace = trace_of([(layers, tokens_of(len(WORDS) + 2))], causal, dtype, **padding)
+    scored = score_sentence(Window(SENTENCE, trace, owners(trace.tokens, SENTENCE)))
+    return [(arc, *(right[way].tolist() for way in DIRECTIONS)) for arc, right in scored]
+
+
+@given(seeds, st.booleans(), st.integers(0, 3), st.integers(0, 2), st.permutations(range(HEADS)))
+@examples
+def test_dependencies_do_not_depend_on_padding_dtype_or_the_order_of_heads(seed, causal, left, right, order):
+    layers = numbers(seed, len(WORDS) + 2)
+    plain = arcs(layers, causal)
+    assert len(plain) == 6
+    assert arcs(layers, causal, left=left, right=right) == plain
+    assert arcs(layers, causal, torch.float32) == plain
+    moved = arcs([tuple(part[order] for part in parts) for parts in layers], causal)
+    for (arc, *one), (other, *two) in zip(plain, moved, strict=True):
+        assert other == arc
+        for before, after in zip(one, two, strict=True):
+            assert after == [before[layer * HEADS + head] for layer in range(2) for head in order]
+
+
+@given(seeds, st.integers(0, 3), st.integers(0, 2))
+@examples
+def test_what_heads_answer_does_not_depend_on_padding_or_dtype(seed, left, right):
+    text, layers = document(WORDS, CLUSTERS), numbers(seed, len(WORDS) + 2)
+    tables = []
+    for options in ({}, {"left": left, "right": right}, {"dtype": torch.float32}):
+        trace = trace_of([(layers, tokens_of(len(WORDS) + 2))], **options)
+        window = Window(text, trace, owners(trace.tokens, text))
+        found = [pointing(window, query, "other mention").sort_values(["layer", "head"]) for query in asked(window)]
+        tables.append([(one["word"].tolist(), one["on antecedents"].tolist()) for one in found])
+    for other in tables[1:]:
+        for (words, weights), (again, moved) in zip(tables[0], other, strict=True):
+            assert again == words
+            assert moved == pytest.approx(weights, abs=1e-5)
+
+
+@given(seeds, st.integers(0, 3), st.integers(0, 2), st.permutations(range(len(WORDS))))
+@examples
+def test_alignment_does_not_depend_on_padding_dtype_or_the_order_of_words(seed, left, right, order):
+    layers = numbers(seed, len(WORDS) + 2)
+    gold = Gold(frozenset({(0, 1), (2, 2), (4, 0)}), frozenset({(3, 5)}))
+
+    def rates(words, gold, **options):
+        trace = trace_of([(layers, tokens_of(len(WORDS) + 2))], **options)
+        targets, sources = words_of(trace)
+        order_of = words or range(len(targets))
+        table = alignment(trace, gold, [targets[place] for place in order_of], sources, moment="produced")
+        return table.set_index(["layer", "head"]).sort_index()
+
+    plain = rates(None, gold)
+    for other in (rates(None, gold, left=left, right=right), rates(None, gold, dtype=torch.float32)):
+        assert (other == plain).all().all()
+    place = {word: index for index, word in enumerate(order)}
+    moved = Gold(
+        *(frozenset((place[target], source) for target, source in part) for part in (gold.sure, gold.possible))
+    )
+    assert (rates(order, moved) == plain).all().all()
+
+
+@given(seeds)
+@examples
+def test_word_level_cross_attention_is_the_sum_and_mean_over_tokens(seed):
+    trace = trace_of([(numbers(seed, 6), tokens_of(6))])
+    words = [Word("one", 1, 3), Word("two", 3, 6)]
+    weights = torch.stack([trace[1, head].weights() for head in range(HEADS)])
+    found = word_map(trace, 1, words, words, "produced").double()
+    wanted = torch.stack(
+        [torch.stack([weights[:, r.start : r.stop, c.start : c.stop].sum(2).mean(1) for c in words], 1) for r in words],
+        1,
+    )
+    assert_close(found, wanted, atol=1e-6, rtol=0)
