@@ -6,6 +6,7 @@ from traces import make_trace, trace_of
 
 from attnviz.analysis.sparsity import blocks, cost_table, dilated, local, sparsity, streaming, top
 from attnviz.errors import UsageError
+from attnviz.views import Dense
 
 WEIGHTS = [[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.25, 0.25, 0], [0.4, 0.3, 0.2, 0.1]]
 
@@ -37,6 +38,14 @@ def test_rows_that_see_nothing_count_for_nothing():
     row = sparsity(trace_of([[[[0.0, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]]]])[0, 0], [local(1)]).iloc[0]
     assert row["mass"] == pytest.approx((0.5 + 0.6) / 2)
     assert row["keys"] == pytest.approx(2 / 5)
+
+
+def test_rows_behind_a_cache_keep_what_is_near_to_them():
+    trace = trace_of([[WEIGHTS]])
+    trace.records = [replace(trace.records[0], view=Dense(torch.tensor([[WEIGHTS[2:]]]), offset=2), row_start=2)]
+    row = sparsity(trace[0, 0], [local(2)]).iloc[0]
+    assert row["mass"] == pytest.approx((0.5 + 0.3) / 2)
+    assert row["keys"] == pytest.approx(4 / 7)
 
 
 def with_value(trace, value):

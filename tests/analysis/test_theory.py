@@ -26,6 +26,13 @@ def test_small_divisors_sharpen_and_kill_the_gradient():
         softmax_row(torch.zeros(2), 0)
 
 
+def test_scaling_on_the_worked_case():
+    """Weights 1/4 and 3/4: squares sum to 10/16, cubes to 28/64; 10/16 - 56/64 + 100/256 = 9/64 under the root."""
+    (row,) = scaling(torch.tensor([0.0, math.log(9)]), [2.0]).to_dict("records")
+    entropy = math.log(4) - 0.75 * math.log(3)
+    assert row == pytest.approx({"divisor": 2.0, "entropy": entropy, "largest": 0.75, "jacobian": 3 / 8})
+
+
 def test_order_does_not_matter_without_positions():
     query, key = torch.randn(7, 4), torch.randn(7, 4)
     order = [3, 0, 6, 2, 1, 5, 4]
@@ -54,5 +61,8 @@ def test_one_head_or_many():
     assert table["head"].tolist() == [-1, 0, 1]
     weights = torch.softmax(query[:, 4:].double() @ key[:, 4:].double().T / 2, -1)
     assert table["largest"][2] == pytest.approx(weights.max(1).values.mean().item())
+    assert table["entropy"][2] == pytest.approx(-(weights * weights.log()).sum(1).mean().item())
+    single = torch.softmax(query.double() @ key.double().T / 8**0.5, -1)
+    assert table["largest"][0] == pytest.approx(single.max(1).values.mean().item())
     with pytest.raises(UsageError, match="heads must divide the width 8, got 3"):
         one_head_or_many(query, key, 3)
