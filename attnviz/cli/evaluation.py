@@ -98,7 +98,7 @@ def coref(
             options: dict[str, Any] = {"window": window, "overlap": overlap, "start": start}
             return coreference(documents, network, tokenizer, **options, progress=progress)
 
-    found = scored(network, f"Reading {len(documents)} documents")
+    found = scored(network, f"Reading {many(len(documents), 'document')}")
     tables = _tables(found, candidates)
     if random_weights:
         control = _tables(scored(randomised(network), "The same with random weights"), candidates)

@@ -39,6 +39,17 @@ def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
     assert told.startswith("error: format must be one of")
 
 
+def test_a_terminal_sees_how_far_it_is_and_a_file_does_not(attnviz, tmp_path, monkeypatch):
+    (tmp_path / "texts.txt").write_text("[Ann]1 met [Bo]2 and [she]1 smiled .")
+    asked = ("coref", "minilm", tmp_path / "texts.txt", "--json")
+    plain = attnviz(*asked)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = attnviz(*asked)
+    assert "Reading 1 document" not in plain.err
+    assert "Reading 1 document" in shown.err
+    assert shown.out == plain.out
+
+
 def test_deps_needs_conllu(attnviz, tmp_path):
     row = "{}\t{}\t_\tNOUN\tNN\t_\t{}\t{}\t_\t_"
     sentence = "\n".join(
