@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from ..errors import UsageError
-from .controls import asked_of_address
+from .controls import asked_of_address, tell
 from .safe import plain
 from .settings import settings
 
@@ -112,5 +112,4 @@ def _say_gone(key: str) -> None:
     name = st.query_params.get(_named(key))
     # a pasted text may still stand in the address
     if name and not (name == PASTED and len(st.query_params.get(key, "")) > LIMIT):
-        line = f"{name[:80]} was kept only as long as the visit that brought it: give it again. This is another text."
-        st.warning(plain(line), icon=":material/info:")
+        tell(f"{name[:80]} was kept only as long as the visit that brought it: give it again. This is another text.")

@@ -17,7 +17,7 @@ from ..charts import titles
 from . import causing, exports, figures, lines
 from .boxes import text_box
 from .causing import HEAD, HEADS, LIMITS, RELEVANCE, ROLLOUT, SLOW, Scores
-from .controls import position, switch
+from .controls import asked_of_address, position, switch
 from .lines import Asked
 from .network import computed, network, wait_for_click
 from .results import Result, listed, offer
@@ -64,6 +64,7 @@ def _question(look: Look, model: Any, tokenizer: Any) -> dict[str, str]:
 def _target(tokenizer: Any, offered: list[tuple[int, float]]) -> str:
     """A next token: one of the likeliest, or one that is typed in."""
     words = {lines.visible(tokenizer.decode([index])): share for index, share in offered}
+    asked_of_address("target")
     likely = ", ".join(f"{word} {share:.0%}" for word, share in list(words.items())[:5])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         chosen: str = st.selectbox(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -10,6 +11,23 @@ import streamlit as st
 from .safe import plain
 
 Option = TypeVar("Option")
+SHOWN = 60
+"""Characters of a name and its value that a line repeats from the address."""
+MOST = 4
+"""Names that a line repeats."""
+
+
+_notes: ContextVar[Any] = ContextVar("notes")
+
+
+def make_notes() -> None:
+    """Keep a place at the top of the page for lines on the address: on phones the sidebar is out of sight."""
+    _notes.set(st.container())
+
+
+def tell(line: str) -> None:
+    """A line on the address."""
+    _notes.get().warning(plain(line), icon=":material/info:")
 
 
 def choose(
@@ -21,7 +39,10 @@ def choose(
     **look: Any,
 ) -> Option:
     """A select box. `key` is also the name in the URL, where options stand as `words` shows them."""
-    warn_unknown(label, [words(option) for option in options], key)
+    if look.get("accept_new_options"):
+        asked_of_address(key)
+    else:
+        warn_unknown(label, [words(option) for option in options], key)
     chosen: Option = st.selectbox(label, options, key=key, format_func=words, bind="query-params", **look)
     return chosen
 
@@ -75,8 +96,7 @@ def position(label: str, count: int, key: str, first: int = 0) -> int:
     asked = asked_of_address(key)
     if asked is not None and not (asked.isdigit() and int(asked) < count):
         have = f"there is 0 to {count - 1}"
-        message = f"{label} {asked!r} from the address does not exist here, showing {first}: {have}"
-        st.warning(plain(message), icon=":material/info:")
+        tell(f"{label} {asked!r} from the address does not exist here, showing {first}: {have}")
     _keep_within(key, range(count), first)
     chosen = st.number_input(label, 0, count - 1, None, key=key, bind="query-params")
     return first if chosen is None else int(chosen)
@@ -91,6 +111,36 @@ def asked_of_address(key: str) -> str | None:
     """What the address asked for when it was opened, told once; None where a widget spoke since."""
     asked: str | None = st.session_state.setdefault("opened", {}).pop(key, None)
     return asked if asked == st.query_params.get(key) else None
+
+
+def say_ignored() -> None:
+    """A line for what the address said when it was opened and no part of the page asked for; told once."""
+    opened: dict[str, str] = st.session_state.setdefault("opened", {})
+    left = [f"{name} = {value}" for name, value in opened.items() if value == st.query_params.get(name)]
+    opened.clear()
+    if left:
+        tell(ignored(left))
+
+
+def ignored(left: Sequence[str]) -> str:
+    """What to say of what the address says in vain."""
+    shown = [text if len(text) <= SHOWN else f"{text[:SHOWN]}…" for text in left[:MOST]]
+    more = f" and {len(left) - MOST} more" if len(left) > MOST else ""
+    return f"This page has no place for what the address says of {', '.join(shown)}{more}: it is left out."
+
+
+def warn_beyond(label: str, asked: str | None, low: float, high: float, shown: object) -> None:
+    """One line when the URL asked for a number that a slider does not have and another is shown."""
+    if asked is not None and not _lies(asked, low, high):
+        have = f"there is {low:g} to {high:g}"
+        tell(f"{label} {asked!r} from the address does not exist here, showing {shown}: {have}")
+
+
+def _lies(asked: str, low: float, high: float) -> bool:
+    try:
+        return low <= float(asked) <= high
+    except ValueError:
+        return False
 
 
 def keep_range(key: str, low: float, high: float) -> None:
@@ -129,7 +179,7 @@ def warn_unknown(label: str, options: Sequence[str], key: str, shown: str | None
     """One line when the URL names an option that does not exist; the widget falls back to `shown`, or its first."""
     message = unknown(label, options, asked_of_address(key), options[0] if shown is None else shown)
     if message:
-        st.warning(plain(message), icon=":material/info:")
+        tell(message)
 
 
 def unknown(label: str, options: Sequence[str], asked: str | None, shown: str) -> str | None:

@@ -11,7 +11,7 @@ import streamlit as st
 from .. import charts
 from ..analysis.roles import prefix_matching
 from . import exports, figures, runs
-from .controls import choose, keep_range, switch
+from .controls import asked_of_address, choose, keep_range, switch, warn_beyond, warn_unknown
 from .jobs import READING, Job
 from .lines import written
 from .network import computed, network
@@ -86,7 +86,9 @@ def _kept(table: pd.DataFrame, column: str) -> pd.DataFrame:
     keep_range(key, low, high)
     with st.popover("Range", icon=":material/filter_alt:"):
         whole: Any = None if key in st.session_state else (low, high)  # what the session says goes before a default
+        asked = asked_of_address(key)
         first, last = st.slider(label, low, high, whole, 0.001, "%.3f", key=key, bind="query-params")
+    warn_beyond(label, asked, low, high, f"{first:.3f} to {last:.3f}")
     return table if (first, last) == (low, high) else table[table[column].between(first, last)]
 
 
@@ -115,7 +117,9 @@ def probed_python(look: Look, column: str) -> str:
 
 
 def _maps(look: Look, table: pd.DataFrame, _: str) -> None:
-    shared = st.toggle("One scale of colours for all heads", key="shared", bind="query-params")
+    label = "One scale of colours for all heads"
+    warn_unknown(label, ["false", "true"], "shared")
+    shared = st.toggle(label, key="shared", bind="query-params")
     key = (look.wanted, look.kind, look.trace.batch, "maps")
     maps = obtain(runs.traces(), key, partial(_small_maps, look.trace), runs.maps_bytes, READING)
     kept = {place: maps[place] for place in zip(table["layer"], table["head"], strict=True)}

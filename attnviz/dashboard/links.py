@@ -9,7 +9,7 @@ import streamlit as st
 from .. import charts
 from ..charts.links import LINKS
 from . import exports, figures, frames
-from .controls import switch
+from .controls import asked_of_address, switch, warn_beyond
 from .selection import row_of, select_token
 from .sidebar import Look
 
@@ -32,8 +32,10 @@ def draw(look: Look) -> None:
 
 def _strongest(look: Look) -> None:
     """Our own view, and the same as a table."""
+    asked = asked_of_address("count")
     with st.container(width=320):
         count = st.slider("Links", 5, MOST, LINKS, 5, key="count", bind="query-params")
+        warn_beyond("Links", asked, 5, MOST, count)
     st.caption("A strong link says where the head looked, not that what it found there mattered.")
     left, right = st.columns([6, 5], gap="large")
     with left:

@@ -15,7 +15,7 @@ from . import runs
 from .boxes import forget_name, text_box
 from .cache import tensor_bytes
 from .choices import TRACE, offered
-from .controls import choose, choose_number, keep_chosen, position, suggest
+from .controls import choose, choose_number, keep_chosen, position, suggest, warn_unknown
 from .examples import EXAMPLES, FIRST
 from .jobs import LOADING, LONG, READING, SHORT
 from .places import part_of
@@ -131,6 +131,7 @@ def _choice(wanted: runs.Wanted, whole: Trace, about: str) -> Look:
     if not kinds:
         raise UsageError("this trace holds no attention: record another model, or open another trace")
     kinds = [about] if about in kinds else kinds
+    warn_unknown("Attention", kinds, "kind")
     kind = choose("Attention", kinds, "kind") if len(kinds) > 1 else kinds[0]
     sequence = position("Sequence", whole.batch_size, "sequence") if whole.batch_size > 1 else 0
     trace = part_of(whole, kind, sequence)

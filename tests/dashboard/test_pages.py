@@ -54,6 +54,75 @@ def test_an_address_that_asks_for_too_much_falls_back_with_a_line(visit, query, 
     assert charts(app) >= 1
 
 
+HOSTILE = "<img src=x onerror=alert(1)>![](http://x.y)"
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "line"),
+    [
+        ("heads", {"heda": "3"}, "This page has no place for what the address says of heda = 3: it is left out."),
+        (
+            "heads",
+            {"scale": "purple", "layer": "1"},
+            "This page has no place for what the address says of scale = purple: it is left out.",
+        ),
+        (
+            "heads",
+            {"x": HOSTILE},
+            f"This page has no place for what the address says of x = {HOSTILE}: it is left out.",
+        ),
+        (
+            "map",
+            {"scale": "purple"},
+            "Scale 'purple' from the address does not exist here, showing root: there is root, log, linear",
+        ),
+        (
+            "links",
+            {"count": "9999"},
+            "Links '9999' from the address does not exist here, showing 40: there is 5 to 200",
+        ),
+        ("links", {"count": "x"}, "Links 'x' from the address does not exist here, showing 40: there is 5 to 200"),
+        (
+            "heads",
+            {"view": "Maps", "shared": "maybe"},
+            "One scale of colours for all heads 'maybe' from the address does not exist here, showing false:"
+            " there is false, true",
+        ),
+        (
+            "heads",
+            {"kind": "cross"},
+            "Attention 'cross' from the address does not exist here, showing self: there is self",
+        ),
+    ],
+)
+def test_what_an_address_says_in_vain_is_told_once(visit, page, query, line):
+    app = visit(page, text=BANKS, **query)
+    assert [warning.value for warning in app.warning] == [plain(line)]
+    assert not app.error
+    app.selectbox(key="head").set_value(0).run()
+    assert not app.warning
+
+
+def test_a_range_beyond_what_there_is_is_told(visit):
+    app = visit("heads", text=BANKS, entropy_range="99")
+    assert len(app.warning) == 1
+    assert "'99' from the address does not exist here, showing" in app.warning[0].value.replace("\\", "")
+
+
+def test_all_that_pages_write_into_the_address_is_known_to_them(visit):
+    known = {
+        "heads": {"by": "Distance", "view": "Maps", "shared": "true", "layer": "1", "head": "1", "model": "minilm"},
+        "map": {"token": "2", "key": "3", "unit": "Words", "side": "To the key", "scale": "log", "range": "full"},
+        "links": {"links": "Strongest links", "count": "30"},
+        "compare": {"mode": "Two texts", "text2": "other words", "colours": "magma", "show": "row"},
+        "causes": {"method": "Rollout", "token": "1"},
+        "coreference": {"marked": "[a]1 b [a]1", "candidates": "any preceding word", "from": "Type"},
+        "walkthrough": {"topic": "Gradients", "on": "Toy example", "token": "1"},
+    }
+    for page, query in known.items():
+        assert [warning.value for warning in visit(page, text=BANKS, **query).warning] == []
+
+
 def test_a_token_beyond_the_text_falls_back_with_a_line(visit):
     app = visit("map", text=BANKS, token="70")
     shown = app.number_input(key="token").value
