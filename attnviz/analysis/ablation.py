@@ -175,13 +175,12 @@ def _ablated(
 ) -> float:
     if how not in HOW:
         raise UsageError(f"how must be one of {', '.join(HOW)}, got {how!r}")
-    met: set[tuple[int, int]] = set()
+    met: dict[int, int] = {}
 
     def silence(place: Place, output: Tensor) -> Tensor:
         if place.kind != kind:
             return output
-        own = {(place.layer, head) for head in range(output.shape[1])}
-        met.update(own & set(heads))
+        met[place.layer] = output.shape[1]
         chosen = torch.tensor([(place.layer, head) in heads for head in range(output.shape[1])], device=output.device)
         if how == "keep":
             chosen = ~chosen
@@ -190,10 +189,18 @@ def _ablated(
 
     with intervene(model, output=silence):
         after = measured(model, inputs, measure).item()
-    missing = [place for place in heads if place not in met]
-    if missing:
-        raise UsageError(f"layer {missing[0][0]} head {missing[0][1]} does not exist in this model, or was not reached")
+    for layer, head in heads:
+        _exists(layer, head, met)
     return after
+
+
+def _exists(layer: int, head: int, met: Mapping[int, int]) -> None:
+    """UsageError for a head that is none of those met, which are counted by layer."""
+    if not 0 <= head < met.get(layer, 0):
+        known = (
+            f"it has 0 to {met[layer] - 1}" if layer in met else f"the layers that ran are {', '.join(map(str, met))}"
+        )
+        raise UsageError(f"layer {layer} head {head} does not exist: {known}")
 
 
 def _within(name: str, positions: Sequence[int], count: int) -> None:

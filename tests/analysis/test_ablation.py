@@ -143,7 +143,9 @@ def test_bad_input(minilm):
     def measure(output):
         return output.last_hidden_state.sum()
 
-    with pytest.raises(UsageError, match="layer 9 head 0 does not exist in this model"):
+    with pytest.raises(UsageError, match="layer 1 head 12 does not exist: it has 0 to 11"):
+        ablate(model, inputs, [(1, 12)], measure)
+    with pytest.raises(UsageError, match="layer 9 head 0 does not exist: the layers that ran are 0, 1, 2, 3, 4, 5"):
         ablate(model, inputs, [(9, 0)], measure)
     with pytest.raises(UsageError, match="how must be one of zero, mean, keep, got 'half'"):
         ablate(model, inputs, [(0, 0)], measure, how="half")

@@ -245,7 +245,7 @@ def traced(minilm, tmp_path):
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "a-2"), "positions and ranges such as"),
         (("ablate", "minilm", TEXT, "--with", "x", "--queries", "3", "--keys", "12"), "must be positions from 0 to 9"),
         (("ablate", "minilm", TEXT, "--with", "x", "--heads", "4-9"), 'pairs such as "4.9 5.0"'),
-        (("ablate", "minilm", TEXT, "--with", "x", "--heads", "7.0"), "layer 7 head 0 does not exist in this model"),
+        (("ablate", "minilm", TEXT, "--with", "x", "--heads", "7.0"), "layer 7 head 0 does not exist: the layers that"),
         (("coref", "minilm", "x.txt", "--document", "1"), "--document is about one head: give --layer"),
         (("coref", "minilm", "x.txt", "--layer", "1"), "one head is named by --layer and --head: give both"),
         (("deps", "minilm", "x.conllu", "--direction", "up"), "direction must be one of to head, to dependent, got"),
