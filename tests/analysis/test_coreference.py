@@ -96,6 +96,12 @@ def test_sieve_prefers_string_then_head_then_agreement():
         return rule_answers(found, query, candidates(found, query, kind), kind)["sieve"]
 
     assert sieve(9) == 1  # same head word, although "she" is nearer
+    king = by_word[9]
+    answers = rule_answers(found, king, candidates(found, king, "preceding mention"), "preceding mention")
+    assert (answers["nearest"], answers["same head word else nearest"]) == (7, 1)
+    # around "him": king before it, queens, she and king after it
+    offsets = offset_answers(by_word[3], candidates(found, by_word[3], "other mention"), "other mention")
+    assert [offsets[k] for k in (-2, -1, 1, 2, 3, 4)] == [None, 1, 5, 7, 9, None]
     assert sieve(3) == 1  # nothing contradicts
     # among mentions with one head word the longest counts, and the same string goes before the nearest same head
     text = ["the", "king", ";", "a", "king", ";", "the", "king"]
@@ -164,6 +170,7 @@ def test_windows_are_whole_sentences_and_long_sentences_are_cut():
     parts = split(text, Letters(), 8)
     assert [part.document.words for part in parts] == [("aa", "bb", ".", "cc", "."), ("dddd", "ee", ".")]
     assert [part.document.words for part in split(text, Letters(), 5)][-1] == ("dddd",)
+    assert [part.document.words for part in split(text, Letters(), 6)][-1] == ("dddd", "ee")
     assert [part.repeated for part in parts] == [0, 0]
     with pytest.raises(UsageError, match="at least 2 tokens, got 1"):
         split(text, Letters(), 1)
