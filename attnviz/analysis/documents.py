@@ -127,7 +127,7 @@ def check_clusters(documents: Sequence[Document]) -> None:
 
 
 def sentence_ranges(words: list[str] | tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    """Sentences by rule, for text that comes without: a sentence ends after . ! ? and any closing quotes."""
+    """Sentences by rule, for text that comes without: a sentence ends after . ! ? that no quote or bracket follows."""
     ranges, start = [], 0
     for index, word in enumerate(words):
         closes = word in (".", "!", "?") or (

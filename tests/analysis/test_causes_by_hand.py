@@ -80,6 +80,7 @@ def test_gradient_times_attention_of_each_link(model):
     """Head 0: w . value is 1 + 2, 1 - 2 and -1 - 2 at the three keys, each with weight 1/3; no other query counts."""
     found = gradients(model, INPUTS, measure)
     wanted = torch.tensor([[0.0, 0, 0], [0, 0, 0], [1, -1 / 3, -1]])
+    assert torch.allclose(found.weight_gradient(0, 0, slice(2, 3))[0], torch.tensor([3.0, -1, -3]), atol=1e-5)
     assert torch.allclose(found.attention_gradient(0, 0), wanted, atol=1e-6)
     assert torch.allclose(found.received(0, 0), wanted.sum(0), atol=1e-6)
 

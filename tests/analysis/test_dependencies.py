@@ -85,6 +85,8 @@ def test_one_relation_has_a_row_for_every_head_and_direction():
     assert table["accuracy"].tolist() == [1.0, 0.5, 0.5, 0.0]
     assert table.iloc[0].to_dict() == {"layer": 0, "head": 0, "direction": "to head", "accuracy": 1.0, "n": 2}
     assert found.heads_on("obj")["n"].unique().tolist() == [1]
+    with pytest.raises(UsageError, match="direction must be one of to head, to dependent, got 'up'"):
+        found.heads_on("all", "up")
     with pytest.raises(UsageError, match="no arc has the relation 'dobj': there are all, nsubj, obj"):
         found.heads_on("dobj")
 

@@ -8,6 +8,7 @@ from attnviz.analysis.documents import (
     head_by_rule,
     head_by_syntax,
     mention_type,
+    sentence_ranges,
 )
 from attnviz.errors import DataError
 
@@ -58,6 +59,20 @@ def test_head_by_syntax_is_the_leftmost_word_governed_from_outside():
 )
 def test_head_by_rule(words, head):
     assert head_by_rule(words.split(), 0, len(words.split())) == head
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("She slept . He woke .", ["She slept .", "He woke ."]),
+        ('" No ! " he said . Yes ?', ['" No ! " he said .', "Yes ?"]),
+        ("Mr. Bo met us. It rained", ["Mr. Bo met us.", "It rained"]),
+        ("one", ["one"]),
+    ],
+)
+def test_sentences_by_rule(text, sentences):
+    words = text.split()
+    assert [" ".join(words[a:b]) for a, b in sentence_ranges(words)] == sentences
 
 
 def test_mention_type_from_tags_and_from_form():

@@ -3,7 +3,7 @@ import torch
 
 from attnviz.analysis import measures
 from attnviz.analysis.cases import alone, case
-from attnviz.analysis.gradients import gradients
+from attnviz.analysis.gradients import frozen, gradients
 from attnviz.errors import UsageError
 from attnviz.models import load_model
 
@@ -81,6 +81,16 @@ def test_relevance_of_a_sentence_embedding_is_that_of_all_its_rows(minilm):
     rows = torch.stack([found.relevance(token).scores for token in range(7)])
     assert torch.allclose(found.relevance().scores, rows.mean(0), atol=1e-6)
     assert found.relevance().scores.max() < 0.5 * found.relevance().scores.sum()
+
+
+def test_parameters_are_frozen_only_inside_the_block():
+    layer = torch.nn.Linear(2, 2)
+    layer.bias.requires_grad_(False)
+    with frozen(layer):
+        assert not layer.weight.requires_grad
+    with pytest.raises(UsageError), frozen(layer):
+        raise UsageError("stopped")
+    assert (layer.weight.requires_grad, layer.bias.requires_grad) == (True, False)
 
 
 def test_padding_is_refused(minilm):
