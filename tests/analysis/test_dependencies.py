@@ -42,6 +42,14 @@ def test_both_directions_of_every_arc():
     ]
 
 
+def test_a_word_itself_is_no_answer():
+    even = [0.2] * 5
+    trace = trace_of([[[[0.6, 0.4, 0, 0, 0], even, [0, 0, 0.5, 0.3, 0.2], even, even]]], list(SENTENCE.words))
+    scored = score_sentence(Window(SENTENCE, trace, owners(trace.tokens, SENTENCE)))
+    right = {arc["relation"]: (found["to head"][0], found["to dependent"][0]) for arc, found in scored}
+    assert right == {"amod": (1.0, 1.0), "nsubj": (0.0, 0.0), "obj": (0.0, 1.0)}
+
+
 def test_a_word_without_tokens_is_not_asked():
     whole = window(1, 2, 1, 3, 0)
     part = Window(SENTENCE, whole.trace, (0, 1, 2, -1, 4))
