@@ -25,6 +25,20 @@ def make_notes() -> None:
     _notes.set(st.container())
 
 
+def come_to(page: str) -> None:
+    """Remember which page is drawn, before it is."""
+    st.session_state["page"] = page
+
+
+def stay() -> None:
+    """Remember that the page was drawn to its end."""
+    st.session_state["drawn"] = st.session_state["page"]
+
+
+def _has_just_come() -> bool:
+    return st.session_state.get("drawn") != st.session_state.get("page")
+
+
 def tell(line: str) -> None:
     """A line on the address."""
     _notes.get().warning(plain(line), icon=":material/info:")
@@ -160,8 +174,10 @@ def keep_range(key: str, low: float, high: float) -> None:
 def _keep_within(key: str, options: Sequence[int], first: int) -> None:
     """Fall back to `first` where URL or visitor ask for what is not there."""
     if key in st.session_state:
-        if st.session_state[key] not in options:
-            st.session_state[key] = first
+        chosen = st.session_state[key]
+        if chosen not in options or key not in st.query_params or _has_just_come():
+            # between pages that both have a widget of this key, browser and URL lose its value unless it is set
+            st.session_state[key] = chosen if chosen in options else first
     elif st.query_params.get(key) not in [str(option) for option in options]:
         _open_with({key: first})
 

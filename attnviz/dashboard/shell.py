@@ -12,7 +12,7 @@ from ..errors import AttnvizError
 from .alignment import draw as alignment
 from .causes import draw as causes
 from .compare import draw as compare
-from .controls import make_notes, remember_address, say_ignored
+from .controls import come_to, make_notes, remember_address, say_ignored, stay
 from .coreference import draw as coreference
 from .dependencies import draw as dependencies
 from .entropy import draw as entropy
@@ -56,11 +56,13 @@ def main() -> None:
     here = st.navigation([_page(name) for name in PAGES], position="top")
     name = here.url_path or next(iter(PAGES))
     st.set_page_config(f"{PAGES[name][0]} · attnviz")
+    come_to(name)
     make_slot()
     make_notes()
     try:
         PAGES[name][1](look(ABOUT.get(name, "")))
         say_ignored()
+        stay()
     except AttnvizError as error:
         st.error(plain(error), icon=":material/error:")
     except Exception:

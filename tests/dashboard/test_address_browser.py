@@ -5,6 +5,8 @@ from dashboard import browsing
 
 pytestmark = pytest.mark.browser
 
+NUMBER = ".stMain .stNumberInput input"
+
 
 def opened(page, name, title):
     """The address of a page that is drawn."""
@@ -48,6 +50,14 @@ def test_back_finds_the_head_that_was_looked_at(visitor):
     opened(page, "entropy", "Entropy")
     browsing.wait_for_query(page, layer=1, head=2)
     page.get_by_text("Layer 1, head 2").first.wait_for()
+
+
+def test_a_token_stays_in_the_address_from_page_to_page(visitor):
+    page = visitor.go("map?model=words.attn&token=3&key=4")
+    for name, title in (("entropy", "Entropy"), ("map", "Map"), ("causes", "Causes")):
+        follow(page, name, title)
+        browsing.wait_for_query(page, token=3)
+        assert page.locator(NUMBER).first.input_value() == "3"
 
 
 @pytest.mark.parametrize(
