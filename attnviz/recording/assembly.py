@@ -12,7 +12,7 @@ from ..errors import RecordingError
 from ..head import Record
 from .branches import blocks, differential
 from .joining import join, joined_statistics, joined_value
-from .labelling import axes, sides
+from .labelling import axes, complete, sides
 from .modules import Survey, is_differential, takes_packed
 from .recorder import Calls, Recorder
 from .sequences import Chosen
@@ -23,6 +23,8 @@ def finish(recorder: Recorder, survey: Survey) -> None:
     trace = recorder.trace
     calls = list(recorder.calls.values())
     used = {one.place.stack for one in calls}
+    for name in used:
+        complete(recorder, name)
     chosen = {name: Chosen(recorder.runs[name], recorder.returned) for name in used}
     count = max((choice.count for choice in chosen.values() if choice.count is not None), default=None)
     layers = numbers(calls, survey.stacks)

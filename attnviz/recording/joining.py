@@ -52,7 +52,7 @@ def joined_value(parts: Sequence[Any]) -> Tensor | None:
 def _join_kept(parts: Sequence[Kept], left: int, right: int) -> WeightView:
     key = _gather([part.view.key for part in parts], parts, left, right)
     later_keys_hidden = parts[0].view.mask.causal or len({part.key_stop for part in parts}) == 1
-    if later_keys_hidden and all(_joins(part, parts[0]) for part in parts):
+    if later_keys_hidden and all(_joins(part, parts[0]) and _hides_before(part, left) for part in parts):
         return QueryKey(_one(parts, key, left, right))
     views = [_alone(part, key, left) for part in parts]
     if len(views) == 1:
@@ -84,6 +84,16 @@ def _joins(part: Kept, first: Kept) -> bool:
     one, other = part.view.mask, first.view.mask
     alike = (one.causal, one.window, one.chunk) == (other.causal, other.window, other.chunk)
     return alike and (one.segments is None) == (other.segments is None) and one.dense is None and part.view.bias is None
+
+
+def _hides_before(part: Kept, left: int) -> bool:
+    """Whether the mask hides the keys from `left` on that a call did not have: a cache may forget more than it says."""
+    mask, missing = part.view.mask, part.key_start > left
+    if missing and mask.window is not None and mask.window[0] is not None:
+        return part.row_start - mask.window[0] >= part.key_start
+    if missing and mask.chunk is not None:
+        return part.row_start // mask.chunk * mask.chunk >= part.key_start
+    return not missing
 
 
 def _one(parts: Sequence[Kept], key: Tensor, left: int, right: int) -> View:

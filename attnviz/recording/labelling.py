@@ -33,8 +33,8 @@ def axes(recorder: Recorder, side: str, stack: str, chosen: Chosen) -> tuple[Tok
     total = record.row_start + rows
     words = side_labels(recorder.labels, side)
     text = recorder.text if batch == 1 and side in ("self", "encoder") else None
-    ids = _ids(recorder, stack, chosen, batch)
-    real = run.masks[-1]
+    ids = _ids(chosen, batch)
+    real = run.real(total)
     found = []
     for index in range(batch):
         shown = index if chosen.rows is None else int(chosen.rows[-1][index])
@@ -43,7 +43,7 @@ def axes(recorder: Recorder, side: str, stack: str, chosen: Chosen) -> tuple[Tok
             total,
             run.starts[0],
             None if ids is None or ids.shape[1] + run.starts[0] != total else ids[index],
-            None if real is None or real.shape[1] < total else real[min(shared, len(real) - 1), :total],
+            None if real is None else real[min(shared, len(real) - 1)],
             None if chosen.stops is None else run.starts[0] + chosen.stops[index],
             _steps(run, total),
             run.grid,
@@ -52,20 +52,22 @@ def axes(recorder: Recorder, side: str, stack: str, chosen: Chosen) -> tuple[Tok
     return tuple(found)
 
 
-def _ids(recorder: Recorder, stack: str, chosen: Chosen, batch: int) -> torch.Tensor | None:
-    """[R, M] ids of all positions, of the stack or of the model around it that embedded them."""
-    around = [name for name in recorder.runs if name == "" or stack == name or stack.startswith(name + ".")]
+def complete(recorder: Recorder, stack: str) -> None:
+    """Let a stack know what the models around it were given, the nearest first."""
+    around = [name for name in recorder.runs if name != stack and (name == "" or stack.startswith(name + "."))]
     for name in sorted(around, key=len, reverse=True):
-        run = recorder.runs[name]
-        if any(ids is None for ids in run.ids) or run.counts != chosen.run.counts:
-            continue
-        first = run.ids[0]
-        assert first is not None
-        rows = chosen.rows
-        if rows is None:
-            rows = [torch.arange(batch) * first.shape[0] // batch] * len(run.ids)
-        return run.tokens(rows)
-    return None
+        recorder.runs[stack].complete(recorder.runs[name])
+
+
+def _ids(chosen: Chosen, batch: int) -> torch.Tensor | None:
+    """[R, M] ids of all positions, where they were seen."""
+    run, rows = chosen.run, chosen.rows
+    first = run.ids[0]
+    if first is None:
+        return None
+    if rows is None:
+        rows = [torch.arange(batch) * first.shape[0] // batch] * len(run.ids)
+    return run.tokens(rows)
 
 
 def _steps(run: Run, total: int) -> tuple[int, ...] | None:

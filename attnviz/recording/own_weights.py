@@ -23,6 +23,8 @@ _OUTPUTS = {
     "cross_attentions": ("cross",),
 }
 _GLOBAL = "global_attentions"
+_MOST = 1.05
+"""The sum of a row of weights at most: half precision rounds up."""
 
 
 def ask(recorder: Recorder, name: str, stack: nn.Module, places: list[Place], exits: ExitStack) -> None:
@@ -151,8 +153,19 @@ def to_tokens(weights: Any, index: int, place: Place, run: Run, given: dict[str,
             f"{place.name} returned weights of {weights.shape[2]} x {weights.shape[3]} for {rows} x {cols} tokens:"
             " its columns are not tokens"
         )
+    _refuse_scores(weights, place)
     exact: Tensor = weights
     return exact
+
+
+def _refuse_scores(weights: Tensor, place: Place) -> None:
+    """RecordingError for what no softmax gives, such as SqueezeBERT's scores; rows may sum to less than one."""
+    low, high = weights.min().item(), weights.sum(-1).max().item()
+    if not (low >= 0 and high <= _MOST):
+        raise RecordingError(
+            f"{place.name} returns scores instead of weights (from {low:.2g} on, rows that sum to up to {high:.2g}):"
+            " attnviz.tap(weights, name=...) where it computes its softmax"
+        )
 
 
 def _everywhere(given: dict[str, Any]) -> Tensor | None:

@@ -21,7 +21,7 @@ from .labels import Labels
 from .modules import Place, is_differential
 from .options import Options
 from .parts import Counted, Kept, Part, Weighed, own_keys
-from .runs import Run
+from .runs import GivenMask, Run
 from .sequences import Returned
 from .store import Store
 
@@ -70,7 +70,7 @@ class Recorder:
         self._latest: tuple[Place, View] | None = None
         self._thread: int | None = None
 
-    def begin(self, stack: str, start: int, count: int, ids: Tensor | None, mask: Tensor | None) -> None:
+    def begin(self, stack: str, start: int, count: int, ids: Tensor | None, mask: GivenMask | None) -> None:
         """A stack begins a forward pass over tokens start to start + count; start 0 begins a new run."""
         self.settle()
         self._thread = get_ident()

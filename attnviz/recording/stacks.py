@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .masks import Carrier
 from .recorder import Recorder
-from .runs import Run
+from .runs import GivenMask, Run
 from .sequences import Returned
 
 _CACHES = ("cache", "past_key_values", "cache_params")
@@ -72,13 +72,16 @@ def _matrix(value: Any) -> Tensor | None:
     return value.detach() if isinstance(value, Tensor) and value.dim() == 2 else None
 
 
-def _mask(value: Any) -> Tensor | None:
-    """[B, N]: which tokens are real, from a mask of two axes or from the structure behind one of four."""
+def _mask(value: Any) -> GivenMask | None:
+    """Which tokens are real, from a mask of two axes or the structure behind one of four; the widest of several."""
     if isinstance(value, dict):
-        value = next(iter(value.values()), None)
+        found = [mask for mask in map(_mask, value.values()) if mask is not None]
+        return max(found, key=lambda mask: mask[1].shape[1], default=None)
     if isinstance(value, Carrier):
-        return value.placed.mask.key_padding
-    return _matrix(value)
+        padding = value.placed.mask.key_padding
+        return None if padding is None else (value.placed.key_start, padding)
+    matrix = _matrix(value)
+    return None if matrix is None else (0, matrix)
 
 
 def _grid(stack: nn.Module, pixels: Any) -> tuple[int, int] | None:

@@ -70,6 +70,16 @@ def test_a_model_s_own_weights_that_do_not_sum_to_one_are_noted():
     assert trace.record(0).notes[0].startswith("the model's own weights sum to 0.")
 
 
+def test_scores_that_a_model_returns_for_weights_are_refused():
+    from transformers import SqueezeBertConfig, SqueezeBertModel
+
+    sizes = {"hidden_size": 32, "embedding_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1}
+    model = SqueezeBertModel(SqueezeBertConfig(vocab_size=99, intermediate_size=64, **sizes)).eval()
+    message = r"encoder.layers.0.attention returns scores instead of weights \(from -.*\): attnviz.tap\(weights"
+    with pytest.raises(RecordingError, match=message), attnviz.record(model):
+        model(torch.arange(5, 13)[None])
+
+
 def test_a_model_built_with_our_name_although_it_cannot_is_refused():
     model = build("bloom")
     model.config._attn_implementation_internal = "attnviz"
