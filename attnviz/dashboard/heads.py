@@ -46,7 +46,7 @@ def draw(look: Look) -> None:
         st.caption(f"{said} {told(len(kept), len(table))}")
         {GRID: _grid, MAPS: _maps, TABLE: _table}[view](look, kept, column)
     with right:
-        figures.show(charts.heatmap(look.head, theme=figures.theme(), width=figures.fit(380, figures.LEGEND)))
+        figures.show(charts.heatmap(look.head, theme=figures.theme(), width=figures.fit(376, figures.LEGEND)))
         _numbers(look, table)
         exports.offer(look, "heatmap", **exports.place_of(look.head))
 

@@ -48,7 +48,7 @@ def _scaling(look: Look) -> None:
                 chosen = {"query": position("Query", len(head.rows), "token", last_word(head.rows))}
         exports.offer(look, "scaling", **exports.place_of(head), **chosen)
     with place:
-        figures.show(charts.scaling(head, **chosen, theme=figures.theme(), width=figures.fit(660)))
+        figures.show(charts.scaling(head, **chosen, theme=figures.theme(), width=figures.fit(655)))
 
 
 def _gradients(look: Look) -> None:
@@ -148,7 +148,7 @@ def _cost(look: Look) -> None:
     with words:
         st.markdown(COST)
     with chart:
-        figures.show(figures_of.cost(table, theme=figures.theme(), width=figures.fit(560)))
+        figures.show(figures_of.cost(table, theme=figures.theme(), width=figures.fit(555)))
         exports.offer(look, "cost", **exports.place_of(look.head))
     st.dataframe(table, hide_index=True, column_config={name: _compact() for name in table.columns if name != "tokens"})
 
