@@ -1,4 +1,4 @@
-"""Axes of positions: a label for every token up to 64 of them, numbers above."""
+"""Axes of positions: labels of tokens up to 64 of them, as many as there is room for, and numbers above."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import altair as alt
 
 TOKENS = 64
-"""Up to this many tokens every position gets its label."""
+"""Up to this many tokens positions get labels."""
+SMALLEST = 8
+"""Pixels of the smallest letters, 6 points: where they have no room, every other label is left out."""
 
 
 def fit(count: int, margin: float, width: int | None, *, most: float, total: float) -> float:
@@ -27,10 +29,10 @@ def token_axis(text: AxisText, title: str | None, step: float, orient: str) -> a
     return alt.Axis(
         title=title,
         labelExpr=f"{text.labels.name}[floor(datum.value)]",
-        labelFontSize=min(11, max(step - 1, 4)),
+        labelFontSize=min(11, max(step - 1, SMALLEST)),
         labelAngle=-90 if orient in ("top", "bottom") else 0,
         labelLimit=200,
-        labelOverlap=False,
+        labelOverlap=step < SMALLEST,
         orient=orient,  # type: ignore[arg-type]
         ticks=False,
     )

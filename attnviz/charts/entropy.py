@@ -13,6 +13,7 @@ from attnviz_kernels import pool_edges
 from ..analysis.heads import normalised_entropy
 from ..tokens import printable
 from .axis import TOKENS, fit, position_axis, position_scale
+from .grid import head_axis
 from .heatmap import heading
 from .labels import axis_text, parameters
 from .sources import check_head
@@ -28,6 +29,8 @@ BARS = 256
 """Queries of one head that are drawn one by one; of longer texts as many groups of neighbours, as steps."""
 _MARGIN = 72
 """Pixels that axis and padding take beside the bars."""
+_LEAST = 120
+"""Pixels across that few layers take."""
 
 
 def entropy(
@@ -62,7 +65,8 @@ def _by_layer(trace: Trace, table: pd.DataFrame | None, normalised: bool, width:
     layers = table["layer"].nunique()
     column = "entropy_normalised" if normalised else "entropy"
     most = 1.0 if normalised else _mean_of_most(trace)
-    x = alt.X("layer:O", title="layer", axis={"labelAngle": 0, "ticks": False})
+    step = fit(layers, _MARGIN, width, most=max(28, _LEAST / layers), total=760)
+    x = alt.X("layer:O", axis=head_axis("layer", "bottom", step))
     title = f"mean {_UNIT[normalised]}"
     y = alt.Y(f"{column}:Q", title=title, scale={"domainMin": 0}, axis={"grid": True, "tickCount": 6})
     base = alt.Chart(table)
@@ -73,9 +77,12 @@ def _by_layer(trace: Trace, table: pd.DataFrame | None, normalised: bool, width:
         x=x, y=alt.Y(f"median({column}):Q"), tooltip=[alt.Tooltip(f"median({column}):Q", format=".3f", title="median")]
     )
     return alt.layer(_limit(most, column), heads, middle).properties(
-        title={"text": "Entropy of every head, layer by layer", "subtitle": printable(trace.model)},
+        title={
+            "text": "Entropy of every head, layer by layer",
+            "subtitle": f"{printable(trace.model)} · orange: median of a layer; dashed: equal weights",
+        },
         description=f"Mean entropy of each head of {printable(trace.model)} by layer, with the median of the layer.",
-        width=fit(layers, _MARGIN, width, most=28, total=760) * layers,
+        width=step * layers,
         height=260,
     )
 
@@ -141,6 +148,7 @@ def _by_query(head: Head, normalised: bool, width: int | None) -> Any:
         .encode(x=alt.X("start:Q", scale=position_scale(count), axis=axis), tooltip=_tooltip(normalised, grouped))
     )
     title = heading(head)
+    title["subtitle"] += " · grey: equal weights"
     if grouped:
         size = max(stop - start for start, stop in pairwise(edges))
         title["subtitle"] += (

@@ -32,13 +32,14 @@ def heatmap(head: Head, *, theme: str | None = "screen", width: int | None = Non
     check_head(head)
     rows, cols = head.shape
     step = _step(head, width)
-    drawn = _cells(head, step) if max(rows, cols) <= TOKENS else _picture(head, step)
+    down = _down(head, step)
+    drawn = _cells(head, step) if max(rows, cols) <= TOKENS else _picture(head, step, down)
     chart = drawn.properties(
         title=heading(head),
         description=f"Attention map of layer {head.layer}, head {head.head} of {head.model}:"
         f" {rows} queries down, {cols} keys across.",
         width=step * cols,
-        height=step * rows,
+        height=down * rows,
     )
     return themed(chart, theme)
 
@@ -55,6 +56,14 @@ def _step(head: Head, width: int | None) -> float:
     longest = max(len(short(token.label)) for token in head.rows) if head.shape[0] <= TOKENS else 4
     step = fit(head.shape[1], _MARGIN + 6 * longest, width, most=36, total=600)
     return step if width is not None or count > TOKENS else max(12, int(step))
+
+
+def _down(head: Head, step: float) -> float:
+    """Pixels per query: as per key, but room for labels beside a long text, and no more than a page for one."""
+    rows, cols = head.shape
+    if rows > TOKENS:
+        return min(step, max(step * cols, 600) / rows)
+    return max(step, 12) if cols > TOKENS else step
 
 
 def _cells(head: Head, step: float) -> Any:
@@ -89,7 +98,7 @@ def _cells(head: Head, step: float) -> Any:
     )
 
 
-def _picture(head: Head, step: float) -> Any:
+def _picture(head: Head, step: float, down_step: float) -> Any:
     import altair as alt
     import pandas as pd
 
@@ -102,7 +111,7 @@ def _picture(head: Head, step: float) -> Any:
     image = pd.DataFrame([{"picture": data_url(weights, top, 2 * LARGEST), **place}])
     legend = pd.DataFrame({"weight": [0.0, top], "x": [0, 0], "y": [0, 0]})
     across = position_axis(texts[1], "key", shape[1], step, "top")
-    down = position_axis(texts[0], "query", shape[0], step, "left")
+    down = position_axis(texts[0], "query", shape[0], down_step, "left")
     x = alt.X("x:Q", scale=position_scale(shape[1]), axis=across)
     y = alt.Y("y:Q", scale=position_scale(shape[0], reverse=True), axis=down)
     picture = (

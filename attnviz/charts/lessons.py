@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .grid import head_axis
 from .theme import AltairChart, themed
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 _HEIGHT = 150
 _MARGIN = 90
+_ONE_HEAD = "orange: one head as wide as all · without a mask"
 SIZES = ("map in bytes", "query, key and logsumexp in bytes")
 """The columns of a table of costs that are sizes."""
 
@@ -44,6 +46,7 @@ def heads_and_one(table: pd.DataFrame, *, theme: str | None = "screen", width: i
     import altair as alt
 
     several, one = table[table["head"] >= 0], table[table["head"] < 0]
+    inside = _inside(width)
     y = alt.Y("entropy:Q", title="mean entropy (nats)", axis={"grid": True, "tickCount": 5})
     tooltip = [
         alt.Tooltip("head:O"),
@@ -53,13 +56,16 @@ def heads_and_one(table: pd.DataFrame, *, theme: str | None = "screen", width: i
     bars = (
         alt.Chart(several)
         .mark_bar(style="accent")
-        .encode(x=alt.X("head:O", axis={"labelAngle": 0, "ticks": False}), y=y, tooltip=tooltip)
+        .encode(x=alt.X("head:O", axis=head_axis("head", "bottom", inside / len(several))), y=y, tooltip=tooltip)
     )
     line = alt.Chart(one).mark_rule(style="second", strokeWidth=2).encode(y=y, tooltip=tooltip[1:])
     chart = alt.layer(bars, line).properties(
-        title={"text": f"{len(several)} heads, and one in their place", "subtitle": "orange: one head as wide as all"},
+        title={
+            "text": f"{len(several)} heads, and one in their place",
+            "subtitle": _ONE_HEAD,
+        },
         description="Mean entropy of each head, and of a single head over the same queries and keys.",
-        width=_inside(width),
+        width=inside,
         height=240,
     )
     return themed(chart, theme)
@@ -78,9 +84,9 @@ def cost(table: pd.DataFrame, *, theme: str | None = "screen", width: int | None
     layers: list[Any] = []
     for what, style in zip(SIZES, ("second", "accent"), strict=True):
         part = base.transform_filter(alt.datum.what == what)
-        layers.append(part.mark_line(style=style, point={"size": 50}, strokeWidth=2))
+        layers += [part.mark_line(style=style, strokeWidth=2), part.mark_circle(style=style, size=50, opacity=1)]
         end = part.transform_filter(alt.datum.tokens == int(table["tokens"].max()))
-        layers.append(end.mark_text(align="right", dy=-14, style=style).encode(text="what:N"))
+        layers.append(end.mark_text(text=what.removesuffix(" in bytes"), align="right", dx=4, dy=-16, style=style))
     chart = alt.layer(*layers).properties(
         title="What one head takes, in bytes",
         description="Bytes of the whole map and of query, key and logsumexp, by the number of tokens.",

@@ -38,7 +38,7 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
     check_head(head)
     table = head.links(count)
     left, right = _listed(table["row"], head.rows), _listed(table["column"], head.cols)
-    shown = f"{len(table)} strongest of {head.shape[0] * head.shape[1]:,} links"
+    shown = f"{len(table)} strongest of {head.shape[0] * head.shape[1]:,} links{_between(table['weight'])}"
     title = heading(head)
     tall = max(len(left), len(right))
     chart = alt.layer(
@@ -54,6 +54,11 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
         view={"stroke": None},
     )
     return themed(chart, theme)
+
+
+def _between(weights: pd.Series[float]) -> str:
+    """The ends of the weights that are drawn, since no legend says what widths mean."""
+    return f", weights {weights.min():.2g} to {weights.max():.2g}" if len(weights) else ""
 
 
 def _listed(touched: pd.Series[int], tokens: Sequence[Token]) -> dict[int, str]:

@@ -29,6 +29,8 @@ TOP = 40
 _HEIGHT = 110
 _MARGIN = 76
 """Pixels that axis and padding take beside the bars."""
+_LEAST = 240
+"""Pixels across that few positions take."""
 _GAP = 0.08
 """Empty part of a position on each side of its bar."""
 
@@ -57,7 +59,8 @@ def scaling(
         scores, top = _cut(scores)
         cols, count = axis_text_at(keys, top), len(top)
         note = f" · the {count} of {visible:,} keys with the largest weights"
-    step = fit(count if long else max(count, len(head.rows)), _MARGIN, width, most=40, total=760)
+    across = count if long else max(count, len(head.rows))
+    step = fit(across, _MARGIN, width, most=max(40, _LEAST / across), total=760)
     pick = f"datum.query === {scores.chosen}" if long else _pick(scores, head.rows)
     axis = position_axis(cols, "key", count, step, "bottom")
     x = alt.X("start:Q", scale=position_scale(count), axis=axis)
@@ -65,7 +68,7 @@ def scaling(
         *([] if isinstance(pick, str) else [_strip(scores, rows, len(head.rows), step, pick)]),
         _raw(scores, x, cols, pick).properties(width=step * count, height=_HEIGHT),
         _weights(scores, x, cols, rows, pick).properties(width=step * count, height=_HEIGHT),
-        _curve(scores, pick).properties(width=max(step * count, 240), height=_HEIGHT),
+        _curve(scores, pick).properties(width=step * across, height=_HEIGHT),
     ]
     title = heading(head)
     chart = alt.vconcat(*panels, spacing=16).add_params(_divisor(scores.divisor), *parameters(rows, cols))
@@ -208,10 +211,10 @@ def _weights(scores: Scores, x: alt.X, text: AxisText, rows: AxisText, pick: alt
         .transform_aggregate(entropy="sum(surprise)", keys="count()", groupby=["query"])
         .transform_calculate(
             words=f"'query ' + datum.query + ' ' + {rows.labels.name}[datum.query]"
-            " + ', divisor ' + format(divisor, '.2f') + ': entropy ' + format(datum.entropy, '.3f')"
+            " + ' · divisor ' + format(divisor, '.2f') + '\\n' + 'entropy ' + format(datum.entropy, '.3f')"
             " + ' of at most ' + format(log(datum.keys), '.3f') + ' nats'"
         )
-        .mark_text(align="left", baseline="bottom", dy=-4)
+        .mark_text(align="left", baseline="bottom", dy=-16, lineBreak="\n")
         .encode(x=alt.value(0), y=alt.value(0), text="words:N")
     )
     return alt.layer(bars, own, words)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..tokens import printable
 from .axis import fit
-from .grid import head_scales
+from .grid import head_axis, head_scales
 from .pixels import data_url
 from .sources import check_trace
 from .theme import MAP, AltairChart, themed
@@ -72,21 +72,25 @@ def thumbnails(
     layers, heads = head_scales(trace)
     step = fit(len(heads.domain), _MARGIN, width, most=64, total=860)
     base = alt.Chart(table).encode(
-        x=alt.X("head:O", scale=heads, axis={"orient": "top", "labelAngle": 0, "ticks": False}),
-        y=alt.Y("layer:O", scale=layers, axis={"labelAngle": 0, "ticks": False}),
+        x=alt.X("head:O", scale=heads, axis=head_axis("head", "top", step)),
+        y=alt.Y("layer:O", scale=layers, axis=head_axis("layer", "left", step)),
         tooltip=["layer:O", "head:O", alt.Tooltip("largest:Q", format=".3f", title="brightest")],
     )
     side = 0.94 * step
     ground = base.mark_rect(style=MAP, width=side, height=side)
     pictures = base.mark_image(width=side, height=side, aspect=False, smooth=False, aria=False).encode(url="picture:N")
     chart = alt.layer(ground, pictures).properties(
-        title={"text": "Every head's map", "subtitle": printable(trace.model)},
+        title={"text": "Every head's map", "subtitle": f"{printable(trace.model)} · {_scale(most, shared)}"},
         description=f"Small attention maps of every head of {printable(trace.model)}, layers down, heads across.",
         width={"step": step},
         height={"step": step},
         view={"stroke": None},
     )
     return themed(chart, theme)
+
+
+def _scale(most: float, shared: bool) -> str:
+    return f"brightest: {most:.3g}, in all maps" if shared else "brightest: the largest of each map"
 
 
 def _picture(blocks: Tensor, top: float) -> str:

@@ -47,7 +47,7 @@ VIEWS = {
     "gradients": View(
         "head",
         lessons.gradients_chart,
-        data.as_records("divisors", lessons.gradients_table),
+        lessons.gradients_numbers,
         lessons.gradients_table,
     ),
     "mask": View("head", lessons.mask_chart, data.as_records("cells", lessons.mask_table), lessons.mask_table),

@@ -6,13 +6,16 @@ found out beforehand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from .words import JOINERS
 
 _FOLDERS = (
     "/usr/share/fonts",
@@ -27,8 +30,17 @@ _FOLDERS = (
 _ENDINGS = {".ttf", ".otf", ".ttc", ".otc"}
 _BUILT_IN = ("Liberation Sans", "Liberation Serif", "Liberation Mono", "sans-serif", "serif", "monospace")
 """Families that the converter brings with it."""
-_COVERED = (range(0x20, 0x180), range(0x384, 0x460), range(0x2010, 0x2027), range(0x2066, 0x206A))
-"""Characters that they have, or that are not drawn: Latin, Greek, Cyrillic, dashes and quotes, directional isolates."""
+_COVERED = (
+    *(range(0x20, 0x180), range(0x384, 0x460), range(0x5D0, 0x5EB), range(0x2010, 0x2027), range(0x2066, 0x206A)),
+    *(range(0x20AC, 0x20AD), range(0x2122, 0x2123), range(0x2190, 0x2196), range(0x2212, 0x2213)),
+)
+"""Characters that they have, or that are not drawn: Latin, Greek, Cyrillic, Hebrew, dashes and quotes, directional
+isolates, the signs of the euro and of trade marks, arrows, minus."""
+_TEXT = re.compile(r"(<text [^>]*>)((?:[^<]|</?tspan[^>]*>)+)</text>")
+_TAG = re.compile(r"<[^>]*>")
+_FAMILY = re.compile(r'font-family="[^"]*"')
+_SPECIAL = re.compile(r"bold|italic|oblique|light|thin|heavy|black|condensed|narrow|mono|serif|math|medium", re.I)
+"""What file names say of fonts that are not upright, of regular weight and without serifs."""
 
 
 def use_folder(folder: Path) -> None:
@@ -52,7 +64,7 @@ def check_family(family: str, folders: Sequence[Path]) -> None:
 
 def missing(characters: Iterable[str], folders: Sequence[Path]) -> set[str]:
     """Those characters that neither a built-in nor an installed font, nor one in the folders, can draw."""
-    left = {char for char in characters if not any(ord(char) in block for block in _COVERED)}
+    left = {char for char in characters if not _covered(char)}
     for file in _files(folders):
         if not left:
             break
@@ -60,10 +72,50 @@ def missing(characters: Iterable[str], folders: Sequence[Path]) -> set[str]:
     return left
 
 
+def in_fonts(svg: str, family: str | None, folders: Sequence[Path]) -> str:
+    """The picture with every text whose font lacks a character in one that has all of them, a plain font before others.
+
+    The converter would take the first font that has the character, and that may be a bold one.
+    """
+    own = frozenset() if family is None or family in _BUILT_IN else _of_family(family, folders)
+
+    @cache
+    def other(text: str) -> str:
+        letters = {char for char in unescape(_TAG.sub("", text)) if char not in JOINERS}
+        lacking = {char for char in letters if (ord(char) not in own if own else not _covered(char))}
+        return _family_with(letters, lacking, folders) if lacking else ""
+
+    def changed(found: re.Match[str]) -> str:
+        name = other(found[2])
+        return found[0] if not name else _FAMILY.sub(f'font-family="{escape(name)}"', found[1]) + found[2] + "</text>"
+
+    return _TEXT.sub(changed, svg)
+
+
+def _of_family(family: str, folders: Sequence[Path]) -> frozenset[int]:
+    """The characters of the first font of a family."""
+    return next((_characters(file) for file in _files(folders) if family in _names(file)), frozenset())
+
+
+def _family_with(letters: set[str], lacking: set[str], folders: Sequence[Path]) -> str:
+    """The family of the first font that has all letters, or else those that are lacking; "" where none does."""
+    if all(map(_covered, letters)):
+        return _BUILT_IN[0]
+    for wanted in (letters, lacking):
+        for file in _files(folders):
+            if {*map(ord, wanted)} <= _characters(file) and (names := _names(file)):
+                return min(names, key=len)
+    return ""
+
+
+def _covered(char: str) -> bool:
+    return any(ord(char) in block for block in _COVERED)
+
+
 def _files(folders: Sequence[Path]) -> Iterator[Path]:
-    """Font files in the folders and in the system's."""
+    """Font files in the folders and in the system's, in each plain ones first."""
     for folder in (*folders, *(Path(name).expanduser() for name in _FOLDERS)):
-        yield from _inside(folder)
+        yield from sorted(_inside(folder), key=lambda file: (len(_SPECIAL.findall(file.stem)), file))
 
 
 def _inside(folder: Path) -> Iterator[Path]:

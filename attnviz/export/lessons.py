@@ -16,19 +16,24 @@ from .. import charts
 from ..analysis import theory
 from ..analysis.sparsity import cost_table
 from ..charts import lessons
+from ..charts.labels import numbered
 from ..charts.scores import scores_of
 from ..charts.theme import AltairChart
 from ..errors import UsageError
 from ..head import Head, Record
-from ..tokens import TokenAxis, named
+from ..numbers import shortest
+from ..tokens import TokenAxis, named, printable
 from ..trace import Trace
 from ..views import Dense, QueryKey, WeightView
+from .data import records
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LONGEST = 48
 """Tokens of a text that maps of the walkthrough show."""
+LAST = 1024
+"""Tokens at the end of a text over which a single head stands in for several."""
 DIVISORS = tuple((2.0 ** torch.linspace(-3, 8, 56, dtype=torch.float64)).tolist())
 
 TOY = ("the", "cat", "saw", "the", "dog")
@@ -66,7 +71,16 @@ def gradients(head: Head, query: int | None = None) -> tuple[pd.DataFrame, float
 
 def gradients_chart(head: Head, query: int | None = None, **look: Any) -> AltairChart:
     """What gets through softmax backwards, by divisor."""
-    return lessons.gradients(*gradients(head, query), **look)
+    scores = scores_of(head, query)
+    chosen = f"query {numbered(scores.chosen, head.rows[scores.chosen])}"
+    bare = "" if scores.formula == "softmax(q·k / divisor)" else "softmax(q·k / divisor) alone"
+    return captioned(lessons.gradients(*gradients(head, scores.chosen), **look), of(head), chosen, bare)
+
+
+def gradients_numbers(head: Head, query: int | None = None) -> dict[str, Any]:
+    """The query, the model's own divisor, and one record a divisor."""
+    table, divisor = gradients(head, query)
+    return {"query": scores_of(head, query).chosen, "divisor": divisor, "divisors": records(table)}
 
 
 def gradients_table(head: Head, query: int | None = None) -> pd.DataFrame:
@@ -98,30 +112,53 @@ def masked(head: Head) -> Masked:
 def mask_chart(head: Head, **look: Any) -> AltairChart:
     """What a causal mask changes."""
     found = masked(head)
-    return charts.difference(found.without, found.with_mask, "Causal mask less no mask", **look)
+    chart = charts.difference(found.without, found.with_mask, "Causal mask less no mask", **look)
+    return captioned(chart, of(head), first_of(LONGEST, len(head.rows)))
 
 
 def mask_table(head: Head) -> pd.DataFrame:
-    """One row a cell: the weight without a mask (one) and with it (other)."""
+    """One row a cell: the weight without a mask and with it."""
     found = masked(head)
-    return cells(found.without, found.with_mask)
+    return cells(without=found.without, causal=found.with_mask)
 
 
-def cells(one: Head, other: Head) -> pd.DataFrame:
-    """One row a cell: both weights."""
+def cells(**maps: Head) -> pd.DataFrame:
+    """One row a cell: its place, and its weight in each of these maps of one shape."""
     import pandas as pd
 
+    one = next(iter(maps.values()))
     query, key = torch.meshgrid(torch.arange(one.shape[0]), torch.arange(one.shape[1]), indexing="ij")
-    columns = {"row": query, "column": key, "one": one.weights(), "other": other.weights()}
-    return pd.DataFrame({name: value.flatten().tolist() for name, value in columns.items()})
+    table = pd.DataFrame({"row": query.flatten(), "column": key.flatten()})
+    table["from"] = [one.rows[row].label for row in table["row"]]
+    table["to"] = [one.cols[col].label for col in table["column"]]
+    return table.assign(**{name: shortest(head.weights().flatten()) for name, head in maps.items()})
+
+
+def captioned(chart: Any, *parts: str) -> AltairChart:
+    """The chart with these parts in front of what its subtitle says; empty ones are left out."""
+    title = chart.title if isinstance(chart.title, dict) else {"text": chart.title}
+    subtitle = " · ".join(filter(None, (*parts, title.get("subtitle", ""))))
+    whole: AltairChart = chart.properties(title={**title, "subtitle": subtitle})
+    return whole
+
+
+def of(head: Head) -> str:
+    """Model, layer and head, for a subtitle."""
+    return f"{printable(head.model)} · layer {head.layer}, head {head.head}"
+
+
+def first_of(most: int, count: int) -> str:
+    """What a figure says that shows only the first tokens of a text; "" for one that shows all."""
+    return f"the first {most} of {count:,} tokens" if count > most else ""
 
 
 def one_or_many(head: Head) -> pd.DataFrame:
-    """Each head of a head's layer, and one head that reads all their queries and keys as one long vector."""
+    """Each head of a head's layer, and one head that reads all their queries and keys as one long vector; without a
+    mask, of the last `LAST` tokens."""
     whole = head.record.view
     assert whole is not None
     view = _call(head, whole.sequence(head.batch).crop(head.row_axis.valid, head.col_axis.valid))
-    query, key = view.query[0, :, -1024:].float(), view.key[0, :, -1024:].float()
+    query, key = view.query[0, :, -LAST:].float(), view.key[0, :, -LAST:].float()
     key = key.repeat_interleave(len(query) // len(key), 0)
     wide = [part.transpose(0, 1).flatten(1) for part in (query, key)]
     return theory.one_head_or_many(wide[0], wide[1], len(query))
@@ -129,18 +166,25 @@ def one_or_many(head: Head) -> pd.DataFrame:
 
 def many_chart(head: Head, **look: Any) -> AltairChart:
     """Several heads, and one in their place."""
-    return lessons.heads_and_one(one_or_many(head), **look)
+    count, chart = len(head.rows), lessons.heads_and_one(one_or_many(head), **look)
+    last = f"the last {LAST:,} of {count:,} tokens" if count > LAST else ""
+    return captioned(chart, printable(head.model), f"layer {head.layer}", last)
 
 
 def costs(head: Head) -> pd.DataFrame:
     """What a head of this size takes, by the number of tokens."""
-    view = head.view
-    return cost_table(LENGTHS, head_size=view.view.query.shape[-1] if isinstance(view, QueryKey) else 64)
+    return cost_table(LENGTHS, head_size=_size(head))
+
+
+def _size(head: Head) -> int:
+    """Numbers of a query; 64 where only weights were kept."""
+    return head.view.view.query.shape[-1] if isinstance(head.view, QueryKey) else 64
 
 
 def cost_chart(head: Head, **look: Any) -> AltairChart:
     """What a map takes, and what is kept in its place."""
-    return lessons.cost(costs(head), **look)
+    size = f"head size {_size(head)}"
+    return captioned(lessons.cost(costs(head), **look), of(head), size)
 
 
 def _crop(head: Head) -> View:

@@ -45,7 +45,7 @@ def page(spec: dict[str, Any]) -> str:
 def _title(title: Any) -> str:
     """The words of a Vega-Lite title, which may be text, or text and subtitle."""
     words = (title.get("text", ""), title.get("subtitle", "")) if isinstance(title, dict) else (title or "attnviz",)
-    return " · ".join(str(word) for word in words if word)
+    return " · ".join(" ".join(word) if isinstance(word, list) else str(word) for word in words if word)
 
 
 def _style(value: str) -> str:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from ..charts.theme import FONT, config, theme_named
 from ..errors import UsageError
 from .figure import Figure
-from .fonts import check_family, missing, use_folder
+from .fonts import check_family, in_fonts, missing, use_folder
 from .page import page
 from .pdf import ordered
+from .words import JOINERS, replaced, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,10 @@ FORMATS = ("svg", "png", "pdf", "html", "json", "csv", "parquet")
 """File endings that can be written."""
 _INCH = 96
 """Pixels of an inch, as in CSS."""
+_PADDING = 24
+"""Pixels left and right of a figure that titles keep free."""
+_ROOT = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+"""The size of a picture, first of all in it."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,9 @@ def render(source: Any, kind: str, look: Look | None = None) -> bytes:
         raise UsageError(f"format must be one of {', '.join(FORMATS)}, got {kind!r}")
     if kind == "html" and isinstance(source, Figure) and (own := source.page(look.theme)):
         return _encoded(own)
-    spec = _spec(source, look)
+    spec = _laid_out(source, kind, look)
     if kind == "html":
         return _encoded(page(spec))
-    if kind != "svg":
-        spec = _drawable(spec, look)
     svg = _svg(spec)
     return _sized(svg, look.width).encode() if kind == "svg" else _drawn(svg, kind, look)
 
@@ -105,8 +108,25 @@ def _parquet(table: pd.DataFrame) -> bytes:
     return content
 
 
-def _spec(source: Any, look: Look) -> dict[str, Any]:
-    """The Vega-Lite spec, themed unless the chart brings its own configuration."""
+def _laid_out(source: Any, kind: str, look: Look) -> dict[str, Any]:
+    """The spec of a picture. A figure that came out more than a fiftieth too wide or too narrow is laid out again by
+    what was wrong, so that its letters have the size of the theme."""
+    _check(source, look)
+    asked = None if look.width is None else math.floor(look.width)
+    first = _spec(source, look, asked)
+    absent = {} if kind in ("svg", "html") else _written(first, look)
+    spec: dict[str, Any] = replaced(first, absent)
+    if asked is None or not isinstance(source, Figure):
+        return spec
+    off = _size(_svg(spec))[0] - asked
+    if abs(off) <= asked / 50 or off >= asked:
+        return spec
+    again: dict[str, Any] = replaced(_spec(source, look, round(asked - off)), absent)
+    return again if abs(_size(_svg(again))[0] - asked) < abs(off) else spec
+
+
+def _check(source: Any, look: Look) -> None:
+    """UsageError for what is no picture, and for fonts that are not there."""
     import altair as alt
 
     if not (isinstance(source, Figure | alt.TopLevelMixin)):
@@ -116,44 +136,37 @@ def _spec(source: Any, look: Look) -> dict[str, Any]:
         )
     for folder in look.font_folders:
         use_folder(folder)
-    chart = (
-        source.chart(None if look.width is None else math.floor(look.width)) if isinstance(source, Figure) else source
-    )
+    if look.font is not None:
+        check_family(look.font, look.font_folders)
+
+
+def _spec(source: Any, look: Look, width: int | None) -> dict[str, Any]:
+    """The Vega-Lite spec, themed unless the chart brings its own configuration."""
+    import altair as alt
+
+    chart = source.chart(width) if isinstance(source, Figure) else source
     with alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
     if isinstance(source, Figure):
-        spec["config"] = config(theme_named(look.theme))
+        theme = theme_named(look.theme)
+        spec["config"] = config(theme)
+        spec = spec if look.width is None else wrapped(spec, look.width - _PADDING, theme.size)
     if look.font is not None:
-        check_family(look.font, look.font_folders)
         spec.setdefault("config", {})["font"] = f"{look.font}, {FONT}"
     return spec
 
 
-def _drawable(spec: dict[str, Any], look: Look) -> dict[str, Any]:
-    """The spec with every character that no font has written as <U+XXXX>, and a warning that names them."""
-    strings = set(json.dumps(spec, ensure_ascii=False))
-    absent = missing(strings, look.font_folders)
-    if not absent:
-        return spec
-    names = {char: "" if char in "\u200d\ufe0e\ufe0f" else f"<U+{ord(char):04X}>" for char in absent}
-    shown = sorted(name for name in names.values() if name)
-    warnings.warn(
-        f"no font has {len(shown)} of the characters, they are drawn as {', '.join(shown[:5])}"
-        f"{', ...' if len(shown) > 5 else ''}: install a font for them or name its folder",
-        stacklevel=4,
-    )
-    return dict(_replaced(spec, str.maketrans(names)))
-
-
-def _replaced(value: Any, names: dict[int, str]) -> Any:
-    """The same JSON with characters in its strings replaced."""
-    if isinstance(value, str):
-        return value.translate(names)
-    if isinstance(value, list):
-        return [_replaced(each, names) for each in value]
-    if isinstance(value, dict):
-        return {name: _replaced(each, names) for name, each in value.items()}
-    return value
+def _written(spec: dict[str, Any], look: Look) -> dict[str, str]:
+    """How characters are written that no font has: as <U+XXXX>, with a warning that names them."""
+    absent = missing(set(json.dumps(spec, ensure_ascii=False)), look.font_folders)
+    names = {char: "" if char in JOINERS else f"<U+{ord(char):04X}>" for char in absent}
+    if shown := sorted(name for name in names.values() if name):
+        warnings.warn(
+            f"no font has {len(shown)} of the characters, they are drawn as {', '.join(shown[:5])}"
+            f"{', ...' if len(shown) > 5 else ''}: install a font for them or name its folder",
+            stacklevel=5,
+        )
+    return names
 
 
 def _svg(spec: dict[str, Any]) -> str:
@@ -175,17 +188,23 @@ def _svg(spec: dict[str, Any]) -> str:
 
 def _sized(svg: str, width: float | None, unit: float = 1.0) -> str:
     """The picture at exactly that width in pixels, or at its own, in units of so many pixels."""
-    root = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
-    assert root is not None
-    scale = (width or float(root[1])) / float(root[1]) / unit
-    return svg.replace(root[0], f'width="{float(root[1]) * scale:.6g}" height="{float(root[2]) * scale:.6g}"', 1)
+    own = _size(svg)
+    scale = (width or own[0]) / own[0] / unit
+    return _ROOT.sub(f'width="{own[0] * scale:.6g}" height="{own[1] * scale:.6g}"', svg, count=1)
+
+
+def _size(svg: str) -> tuple[float, float]:
+    """Width and height in pixels."""
+    found = _ROOT.search(svg)
+    assert found is not None
+    return float(found[1]), float(found[2])
 
 
 def _drawn(svg: str, kind: str, look: Look) -> bytes:
     import vl_convert
 
     # the converter takes pixels for points
-    sized = _sized(svg, look.width, unit=_INCH / 72)
+    sized = _sized(in_fonts(svg, look.font, look.font_folders), look.width, unit=_INCH / 72)
     if kind == "png":
         picture: bytes = vl_convert.svg_to_png(sized, ppi=look.dpi)
         return picture

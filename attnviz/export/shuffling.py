@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..head import Head
 from ..recording import record
 from ..views import QueryKey
-from .lessons import LONGEST, TOY, cells, shown, toy
+from .lessons import LONGEST, TOY, captioned, cells, first_of, of, shown, toy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,16 +108,18 @@ def order_chart(head: Head, shuffled: Both, *, theme: str | None = "screen", wid
 
     top = max(0.01, *(found.change for found in shuffled))
     panels: list[Any] = [
-        charts.difference(found.before, found.after, order_title(how), top, theme=None, width=width)
+        charts.difference(found.before, found.after, f"{how} positions".capitalize(), top, theme=None, width=width)
         for how, found in zip(HOW, shuffled, strict=True)
     ]
     about = f"What shuffling the tokens changes in layer {head.layer}, head {head.head}, with and without positions."
-    return themed(alt.vconcat(*panels).properties(description=about), theme)
+    chart = alt.vconcat(*panels).properties(title="Shuffled less before", description=about)
+    return themed(captioned(chart, of(head), first_of(LONGEST, len(head.rows))), theme)
 
 
 def order_table(head: Head, shuffled: Both) -> pd.DataFrame:
-    """One row a cell: the weight before (one) and after shuffling (other), with and without positions."""
+    """One row a cell: the weight before and after shuffling, with and without positions."""
     import pandas as pd
 
-    tables = [cells(found.before, found.after).assign(positions=how) for how, found in zip(HOW, shuffled, strict=True)]
+    pairs = zip(HOW, shuffled, strict=True)
+    tables = [cells(before=found.before, after=found.after).assign(positions=how) for how, found in pairs]
     return pd.concat(tables, ignore_index=True)

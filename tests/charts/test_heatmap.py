@@ -149,3 +149,15 @@ def test_negative_weights_have_colours_of_their_own():
     assert pixels[0, size].tolist() == [0x2F, 0x5F, 0xAE, 255]
     assert pixels[-1, -1].tolist() == [0xE6, 0xE9, 0xEE, 255]
     assert pixels[size, 0, 3] == 0
+
+
+def test_maps_of_a_short_and_a_long_text_have_room_for_labels_and_fit_a_page():
+    weights = torch.softmax(torch.randn(2000, 3, generator=torch.Generator().manual_seed(0)), -1)
+    heads = []
+    for given in (weights, weights.T):
+        record = Record("cross", 0, "cross", "tap", "dense", Dense(given.contiguous()[None, None]))
+        axes = tuple(make_axis([f"t{place}" for place in range(count)]) for count in given.shape)
+        heads.append(Trace("pair", [record], {"decoder": axes[:1], "encoder": axes[1:]})[0, 0])
+    tall, flat = (charts.heatmap(head).to_dict() for head in heads)
+    assert (tall["height"], tall["width"]) == (pytest.approx(600), 3 * 36)
+    assert flat["height"] == 3 * 12

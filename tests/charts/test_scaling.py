@@ -42,7 +42,8 @@ def drawn(chart, divisor=None):
     found = re.findall(bar, svg)
     assert found
     bars = {int(float(start)): tuple(float(n.replace("−", "-")) for n in numbers) for start, *numbers in found}
-    return bars, re.search(r">query (\d+) .*divisor ([\d.]+): entropy ([\d.]+) of at most ([\d.]+) nats<", svg)
+    words = r">query (\d+) [^<]*divisor ([\d.]+)</tspan><tspan [^>]*>entropy ([\d.]+) of at most ([\d.]+) nats<"
+    return bars, re.search(words, svg)
 
 
 BIAS = torch.linspace(-2, 2, 36).reshape(1, 1, 6, 6)

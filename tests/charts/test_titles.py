@@ -48,7 +48,7 @@ def test_altered_maps_say_so():
         (without_special(by_words(head)), f"{words}; special tokens hidden"),
     ):
         assert charts.heatmap(altered).to_dict()["title"]["subtitle"] == f"{plain} · {told}"
-        assert charts.entropy(altered).to_dict()["title"]["subtitle"] == f"{plain} · {told}"
+        assert charts.entropy(altered).to_dict()["title"]["subtitle"] == f"{plain} · {told} · grey: equal weights"
 
 
 def test_the_page_of_an_altered_map_says_so():

@@ -1,5 +1,6 @@
 """Fonts: families that are there, characters that are not."""
 
+import re
 import warnings
 from io import BytesIO
 
@@ -43,6 +44,38 @@ def test_folder_with_a_font_covers_its_characters(folder):
 
 def test_built_in_characters_are_never_missing():
     assert fonts.missing("naïve ёж αβγ – “x” … \u2068\u2069", ()) == set()
+
+
+def test_built_in_characters_are_drawn_with_the_built_in_font():
+    import vl_convert
+
+    for block in fonts._COVERED[:-4]:
+        text = "".join(f"&#{code};" for code in block if chr(code).isprintable() and not chr(code).isspace())
+        mark = f'<text y="9" font-family="Liberation Sans">{text}</text>'
+        pdf = vl_convert.svg_to_pdf(f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{mark}</svg>')
+        assert {name for name in re.findall(rb"\+([\w-]+)", pdf) if b"Sans" in name} <= {b"LiberationSans"}
+
+
+TEXT = '<text font-size="9px" font-family="Liberation Sans, Arial" fill="#000">{}</text>'
+
+
+def test_a_text_is_drawn_in_one_plain_font_that_has_all_of_it(folder, monkeypatch):
+    monkeypatch.setattr(fonts, "_FOLDERS", ())
+    (folder / "a-bold.ttf").write_bytes((folder / "tiny.ttf").read_bytes())
+    assert [file.name for file in fonts._files((folder,))] == ["broken.otf", "tiny.ttf", "a-bold.ttf"]
+    other = 'font-family="Tiny Cuneiform"'
+    for text in ("A\U00012000", "<tspan>A</tspan><tspan>\U00012000</tspan>", "x\U00012000"):
+        found = fonts.in_fonts(TEXT.format(text), None, (folder,))
+        assert other in found
+        assert found.endswith(f">{text}</text>")
+    for text in ("A", "naïve &amp; שלום", "\U00012001"):
+        assert fonts.in_fonts(TEXT.format(text), None, (folder,)) == TEXT.format(text)
+
+
+def test_what_a_chosen_font_lacks_is_drawn_in_the_built_in_one(folder):
+    assert 'font-family="Liberation Sans"' in fonts.in_fonts(TEXT.format("bank"), "Tiny Cuneiform", (folder,))
+    assert "Arial" in fonts.in_fonts(TEXT.format("AA"), "Tiny Cuneiform", (folder,))
+    assert "Arial" in fonts.in_fonts(TEXT.format("bank"), "Liberation Serif", (folder,))
 
 
 def test_family(folder):

@@ -56,7 +56,7 @@ def test_order_shows_what_shuffling_found():
     shown = figure(toy(), "order", 0, 1, shuffled=both)
     assert len(shown.chart().to_dict()["vconcat"]) == 2
     table = shown.table()
-    after = table[table["positions"] == "with"]["other"].tolist()
+    after = table[table["positions"] == "with"]["after"].tolist()
     assert after == pytest.approx(both[0].after.weights().flatten().tolist())
     with pytest.raises(
         UsageError, match=r"^the view order runs the model again: give what attnviz\.export\.shuffling "
