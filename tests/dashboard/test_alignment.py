@@ -55,7 +55,8 @@ def test_the_page_is_about_cross_attention_only(opened):
     app = opened(kind="encoder")
     assert "kind" not in [box.key for box in app.selectbox]
     assert app.selectbox(key="layer").options == ["0", "1"]
-    assert not app.warning
+    line = "Attention 'encoder' from the address does not exist here, showing cross: there is cross"
+    assert [warning.value for warning in app.warning] == [plain(line)]
 
 
 def test_every_head_is_scored_as_the_library_does(opened):
