@@ -18,6 +18,7 @@ from .active import listening
 from .heard import Heard
 from .intervene import changed_mask, changed_output
 from .masks import Carrier, Placed, carrier
+from .original import BEFORE, own_function
 from .verify import verify
 
 NAME = "attnviz"
@@ -56,6 +57,8 @@ def switched(listening: Iterable[nn.Module], by_hand: Iterable[nn.Module]) -> It
     for modules, name in ((by_hand, "eager"), (listening, NAME)):
         configs |= {id(module.config): (module.config, name) for module in modules if hasattr(module, "config")}
     before = {key: config._attn_implementation_internal for key, (config, _) in configs.items()}
+    first = {key: name for key, name in before.items() if name != NAME}
+    BEFORE.update(first)
     _register(1)
     try:
         for config, name in configs.values():
@@ -64,6 +67,8 @@ def switched(listening: Iterable[nn.Module], by_hand: Iterable[nn.Module]) -> It
     finally:
         for key, (config, _) in configs.items():
             config._attn_implementation_internal = before[key]
+            if key in first:
+                BEFORE.pop(key, None)
         _register(-1)
 
 
@@ -90,7 +95,7 @@ def attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     **keywords: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Tensor | None]:
     """Attention as transformers asks for it; output [B, M, H, E]. Recorders keep the call, interventions change it."""
     refuse_unknown(module, keywords)
     placed = read_mask(attention_mask)
@@ -117,6 +122,13 @@ def attention(
         verify(module, heard, attended.output, {"scaling": maths["scale"], **keywords})
     for recorder in recorders:
         recorder.add(module, heard)
+    own = own_function(module, placed.mask, attended.logsumexp, keywords)
+    if own is not None:
+        mask = attention_mask.build() if isinstance(attention_mask, Carrier) else attention_mask
+        answer: tuple[Tensor, Tensor | None] = own(
+            module, query, key, value, mask, scaling=maths["scale"], dropout=dropout, **keywords
+        )
+        return answer
     output = changed_output(module, dropped_out(view, value, dropout) if dropped else attended.output)
     return output.transpose(1, 2).contiguous(), None
 

@@ -48,6 +48,11 @@ def changed_output(module: nn.Module, output: Tensor) -> Tensor:
     return output
 
 
+def changes(module: nn.Module) -> bool:
+    """Whether an intervention is active on the module."""
+    return bool(_of(module))
+
+
 def hidden_links(mask: Mask, hidden: Tensor) -> Mask:
     """The mask with more hidden: `hidden` is bool and broadcasts to [B, H, M, N], True where a key must not be seen."""
     if mask.dense is None:

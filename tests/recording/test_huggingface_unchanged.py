@@ -1,0 +1,52 @@
+"""Whatever else a model's own attention gives, it gives while it is recorded too: its weights, and rows of padding."""
+
+import pytest
+import torch
+import transformers
+from recording.test_huggingface_caches import PROMPT, REAL, build
+from recording.test_huggingface_composites import TEXT
+
+import attnviz
+from attnviz.recording.original import BEFORE
+
+
+def llama(attention, **options):
+    model = build(transformers.LlamaModel, transformers.LlamaConfig(**TEXT, num_key_value_heads=2, **options))
+    model.set_attn_implementation(attention)
+    return model
+
+
+def gradients(model):
+    """Gradients of a loss on the weights that the model returns, with dropout."""
+    torch.manual_seed(0)
+    model.train().zero_grad()
+    weights = model(PROMPT, output_attentions=True).attentions
+    torch.stack(weights).square().sum().backward()
+    return weights, [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def test_a_model_that_returns_its_weights_returns_them_and_they_are_differentiable():
+    model = llama("eager", attention_dropout=0.3)
+    plain, slopes = gradients(model)
+    with attnviz.record(model) as trace:
+        during, found = gradients(model)
+    assert all(torch.equal(one, other) for one, other in zip(plain, during, strict=True))
+    assert len(found) == len(slopes) > 0
+    assert all(torch.equal(one, other) for one, other in zip(slopes, found, strict=True))
+    assert trace.layers == (0, 1)
+    assert not BEFORE
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("added", [False, True])
+@torch.no_grad()
+def test_rows_of_padding_come_out_as_before(attention, added):
+    model = llama(attention)
+    lowest = torch.finfo(torch.float32).min
+    causal = torch.ones(8, 8).tril().bool() & REAL.bool()[:, None]
+    mask = torch.zeros(2, 1, 8, 8).masked_fill(~causal[:, None], lowest) if added else REAL
+    plain = model(PROMPT, attention_mask=mask).last_hidden_state
+    with attnviz.record(model) as trace:
+        during = model(PROMPT, attention_mask=mask).last_hidden_state
+    assert (during - plain).abs().max() < 1e-5 * plain.abs().max()
+    assert trace.record(0).view.visible()[1, 0].tolist() == [0, 0, 0, 1, 2, 3, 4, 5]
