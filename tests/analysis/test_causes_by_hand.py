@@ -102,6 +102,9 @@ def test_relevance_is_the_mean_of_the_rows_that_the_measure_reads(model):
     assert found.reads().tolist() == [False, True, True]
     assert found.relevance().scores.tolist() == near([(5 / 4 + 5 / 6) / 2, 0, 7 / 12 / 2])
     assert found.relevance().token is None
+    # a row is read where any head's output counts
+    one_head = gradients(model, INPUTS, lambda output: output.last_hidden_state[0, 2, 0])
+    assert one_head.reads().tolist() == [False, False, True]
     last = gradients(model, INPUTS, measure)
     assert last.relevance().scores.tolist() == last.relevance(2).scores.tolist()
     with pytest.raises(UsageError, match="relevance needs a measure that the last layer changes, its gradient is 0"):

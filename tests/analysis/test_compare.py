@@ -91,11 +91,12 @@ def test_the_mean_leaves_out_rows_that_see_nothing():
 
 
 def test_groups_are_joined_by_their_mean_distance():
-    """Rows (1 - k, k). After 0 with 0.05 and 0.5 with 0.8, 0.2 is nearer to the first two in the mean,
-    (0.329 + 0.198) / 2, than to the others, (0.270 + 0.527) / 2; by the nearest member all four would be one group."""
+    """Rows (1 - k, k). First 0 with 0.05; to these 0.2 is nearer in the mean, (0.329 + 0.198) / 2 = 0.264, than 0.5 is to
+    0.2 or 0.8, 0.270. By the farthest member 0.2 would go with 0.5, by the nearest the first four would be one group."""
     maps = [[[1 - k, k], [1 - k, k]] for k in (0.0, 0.05, 0.2, 0.5, 0.8)]
     trace = trace_of([maps], ["a", "b"])
     assert head_distances(trace)[1][2].tolist() == pytest.approx([0.329, 0.198, 0, 0.270, 0.527], abs=1e-3)
+    assert cluster_heads(trace, 3)["group"].tolist() == [0, 0, 0, 1, 2]
     assert cluster_heads(trace, 2)["group"].tolist() == [0, 0, 0, 1, 1]
 
 
