@@ -91,8 +91,8 @@ def test_the_mean_leaves_out_rows_that_see_nothing():
 
 
 def test_groups_are_joined_by_their_mean_distance():
-    """Rows (1 - k, k). First 0 with 0.05; to these 0.2 is nearer in the mean, (0.329 + 0.198) / 2 = 0.264, than 0.5 is to
-    0.2 or 0.8, 0.270. By the farthest member 0.2 would go with 0.5, by the nearest the first four would be one group."""
+    """Rows (1 - k, k). First 0 with 0.05; to these 0.2 is nearer in the mean, (0.329 + 0.198) / 2 = 0.264, than 0.5 is
+    to its neighbours, 0.270. By the farthest member 0.2 would go with 0.5, by the nearest all but 0.8 be one."""
     maps = [[[1 - k, k], [1 - k, k]] for k in (0.0, 0.05, 0.2, 0.5, 0.8)]
     trace = trace_of([maps], ["a", "b"])
     assert head_distances(trace)[1][2].tolist() == pytest.approx([0.329, 0.198, 0, 0.270, 0.527], abs=1e-3)
