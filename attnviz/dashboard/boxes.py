@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from ..errors import UsageError
-from .controls import asked_of_address, tell
+from .address import asked_of_address, tell
 from .safe import plain
 from .settings import settings
 

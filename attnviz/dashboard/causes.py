@@ -15,9 +15,10 @@ from ..analysis.flow import rollout
 from ..analysis.heads import is_punctuation
 from ..charts import titles
 from . import causing, exports, figures, lines
+from .address import asked_of_address
 from .boxes import text_box
 from .causing import HEAD, HEADS, LIMITS, RELEVANCE, ROLLOUT, SLOW, Scores
-from .controls import asked_of_address, position, switch
+from .controls import position, switch
 from .lines import Asked
 from .network import computed, network, wait_for_click
 from .results import Result, listed, offer

@@ -11,7 +11,8 @@ import streamlit as st
 from .. import charts
 from ..analysis.roles import prefix_matching
 from . import exports, figures, runs
-from .controls import asked_of_address, choose, keep_range, switch, warn_beyond, warn_unknown
+from .address import asked_of_address, warn_beyond, warn_unknown
+from .controls import choose, keep_range, switch
 from .jobs import READING, Job
 from .lines import written
 from .network import computed, network

@@ -9,7 +9,8 @@ import streamlit as st
 from .. import charts
 from ..charts.links import LINKS
 from . import exports, figures, frames
-from .controls import asked_of_address, switch, warn_beyond
+from .address import asked_of_address, warn_beyond
+from .controls import switch
 from .selection import row_of, select_token
 from .sidebar import Look
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import streamlit as st
 
 from ..errors import AttnvizError
+from .address import come_to, make_notes, remember_address, say_ignored, stay
 from .alignment import draw as alignment
 from .causes import draw as causes
 from .compare import draw as compare
-from .controls import come_to, make_notes, remember_address, say_ignored, stay
 from .coreference import draw as coreference
 from .dependencies import draw as dependencies
 from .entropy import draw as entropy

@@ -12,10 +12,11 @@ from ..errors import UsageError
 from ..estimate import readable
 from ..numbers import many
 from . import runs
+from .address import warn_unknown
 from .boxes import forget_name, text_box
 from .cache import tensor_bytes
 from .choices import TRACE, offered
-from .controls import choose, choose_number, keep_chosen, position, suggest, warn_unknown
+from .controls import choose, choose_number, keep_chosen, position, suggest
 from .examples import EXAMPLES, FIRST
 from .jobs import LOADING, LONG, READING, SHORT
 from .places import part_of

@@ -13,7 +13,7 @@ import streamlit as st
 from ..charts.theme import COLOURS, theme_named
 from ..head import Head
 from . import figures
-from .controls import warn_unknown
+from .address import warn_unknown
 from .grants import grants
 from .places import Place
 from .session import capability

@@ -1,4 +1,4 @@
-from attnviz.dashboard.controls import ignored, unknown
+from attnviz.dashboard.address import ignored, unknown
 
 
 def test_what_is_offered_or_not_asked_for_needs_no_words():
