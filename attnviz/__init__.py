@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import analysis, charts, errors
+    from . import analysis, charts, errors, export
     from .errors import AttnvizError
     from .head import Head
     from .models import load_model
@@ -34,7 +34,7 @@ _HOME = {
     "record": "recording",
     "tap": "recording",
 }
-_MODULES = ("analysis", "charts", "errors")
+_MODULES = ("analysis", "charts", "errors", "export")
 
 __all__ = [
     "AttnvizError",
@@ -45,6 +45,7 @@ __all__ = [
     "attention",
     "charts",
     "errors",
+    "export",
     "inspect",
     "load",
     "load_model",

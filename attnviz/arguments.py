@@ -37,6 +37,12 @@ def check_whole(name: str, value: Any, least: int = 1) -> None:
         raise refuse(name, f"a whole number from {least} on", value)
 
 
+def check_pixels(value: Any) -> None:
+    """UsageError unless the value is None or a width in pixels."""
+    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool) or not value > 0):
+        raise refuse("width", 'a number of pixels (attnviz.export.pixels("85mm") gives one)', value)
+
+
 def check_numbers(name: str, value: Any) -> None:
     """UsageError unless the value is None or whole numbers, of layers, heads or rows, in a list."""
     if value is None:

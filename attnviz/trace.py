@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
@@ -124,7 +125,9 @@ class Trace:
         """One head: trace[layer, head], or trace[layer, head, branch] where a layer attends more than once."""
         if not isinstance(place, tuple) or len(place) not in (2, 3):
             raise UsageError(f"a head is trace[layer, head], got trace[{place!r}]")
-        layer, head = place[0], place[1]
+        if not all(hasattr(number, "__index__") for number in place[:2]):
+            raise UsageError(f"layer and head are whole numbers, got trace[{', '.join(map(repr, place))}]")
+        layer, head = map(index, place[:2])
         record = self.record(layer, place[2] if len(place) == 3 else None)
         if head not in record.head_numbers:
             raise UsageError(self._no_head(record, head))

@@ -17,6 +17,7 @@ PUBLIC = {
     "attention",
     "charts",
     "errors",
+    "export",
     "inspect",
     "load",
     "load_model",

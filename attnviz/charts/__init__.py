@@ -33,3 +33,7 @@ __all__ = [
     "thumbnails",
     "token_bars",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..tokens import Word, named, printable
-from .axis import fit, token_axis
+from .axis import fit, inside, token_axis
 from .labels import axis_text, parameters, short
 from .legend import between
 from .links import column_of, places_of
@@ -104,7 +104,7 @@ def alignment_links(
     ).properties(
         title=title,
         description=f"{int(table['link'].sum())} links from {len(targets)} target to {len(sources)} source words.",
-        width=160 if width is None else max(60, width - 44 - 6 * longest),
+        width=160 if width is None else inside(width, 44 + 6 * longest, 60),
         height=_STEP * max(len(left), len(right)),
         view={"stroke": None},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_pixels
 from .labels import AxisText
 
 if TYPE_CHECKING:
@@ -18,8 +19,14 @@ SMALLEST = 8
 def fit(count: int, margin: float, width: int | None, *, most: float, total: float) -> float:
     """Pixels per position so that all and the margin fill `width`; if None at most `most`, within `total`."""
     if width is not None:
-        return max(width - margin, 40) / count
+        return inside(width, margin, 40) / count
     return min(most, (total - margin) / count)
+
+
+def inside(width: int, margin: float, least: int) -> float:
+    """What margins leave of a figure's width, never less than `least`; UsageError for what is no width."""
+    check_pixels(width)
+    return max(width - margin, least)
 
 
 def token_axis(text: AxisText, title: str | None, step: float, orient: str) -> alt.Axis:

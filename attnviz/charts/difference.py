@@ -16,6 +16,7 @@ from .axis import TOKENS, fit, position_axis, position_scale
 from .grid import head_axis
 from .labels import axis_text, parameters
 from .legend import around_zero
+from .sources import check_columns, check_head
 from .theme import AltairChart, themed
 from .titles import Title
 
@@ -44,8 +45,8 @@ def difference(
     top is the difference that gets the strongest colours, the largest one if None. UsageError for maps of different
     shapes.
     """
-    rows, cols = one.shape
     change = _change(one, other)
+    rows, cols = one.shape
     step = fit(cols, _MARGIN, width, most=30, total=620)
     chart = _cells(change, one, other, step, top or change.abs().max().item()).properties(
         title=title or titles.difference(one, other),
@@ -80,6 +81,7 @@ def change_grid(
     """Layers down, heads across, a column of positive and negative numbers as colour."""
     import altair as alt
 
+    check_columns(table, column)
     top = float(table[column].abs().max())
     step = fit(int(table["head"].max()) + 1, 160, width, most=28, total=700)
     chart = (
@@ -103,6 +105,8 @@ def change_grid(
 
 def _change(one: Head, other: Head) -> Tensor:
     """[rows, cols] of the difference, or of its block means."""
+    check_head(one)
+    check_head(other)
     if one.shape != other.shape:
         raise UsageError(f"maps of {_size(one.shape)} and {_size(other.shape)} cannot be subtracted: they must match")
     if max(one.shape) <= TOKENS:

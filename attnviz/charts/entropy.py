@@ -51,7 +51,7 @@ def entropy(
 
     if isinstance(source, Trace):
         return themed(_by_layer(source, table, normalised, width), theme)
-    check_head(source)
+    check_head(source, " or a whole trace")
     return themed(_by_query(source, normalised, width), theme)
 
 

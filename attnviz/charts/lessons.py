@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .axis import inside
 from .grid import head_axis
 from .theme import AltairChart, themed
 
@@ -46,7 +47,7 @@ def heads_and_one(table: pd.DataFrame, *, theme: str | None = "screen", width: i
     import altair as alt
 
     several, one = table[table["head"] >= 0], table[table["head"] < 0]
-    inside = _inside(width)
+    across = _inside(width)
     y = alt.Y("entropy:Q", title="mean entropy (nats)", axis={"grid": True, "tickCount": 5})
     tooltip = [
         alt.Tooltip("head:O"),
@@ -56,7 +57,7 @@ def heads_and_one(table: pd.DataFrame, *, theme: str | None = "screen", width: i
     bars = (
         alt.Chart(several)
         .mark_bar(style="accent")
-        .encode(x=alt.X("head:O", axis=head_axis("head", "bottom", inside / len(several))), y=y, tooltip=tooltip)
+        .encode(x=alt.X("head:O", axis=head_axis("head", "bottom", across / len(several))), y=y, tooltip=tooltip)
     )
     line = alt.Chart(one).mark_rule(style="second", strokeWidth=2).encode(y=y, tooltip=tooltip[1:])
     chart = alt.layer(bars, line).properties(
@@ -65,7 +66,7 @@ def heads_and_one(table: pd.DataFrame, *, theme: str | None = "screen", width: i
             "subtitle": _ONE_HEAD,
         },
         description="Mean entropy of each head, and of a single head over the same queries and keys.",
-        width=inside,
+        width=across,
         height=240,
     )
     return themed(chart, theme)
@@ -101,5 +102,5 @@ def _thousands(table: pd.DataFrame) -> Any:
     return {"values": table["tokens"].tolist(), "labelExpr": "datum.value / 1024 + 'k'"}
 
 
-def _inside(width: int | None) -> int:
-    return max(120, (width or 600) - _MARGIN)
+def _inside(width: int | None) -> float:
+    return inside(600 if width is None else width, _MARGIN, 120)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .axis import TOKENS
+from .axis import TOKENS, inside
 from .heatmap import heading
 from .labels import numbered, short, tooltips
 from .sources import check_head
@@ -49,7 +49,7 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
     chart = chart.properties(
         title={**title, "subtitle": f"{title['subtitle']} · {shown}"},
         description=f"Layer {head.layer}, head {head.head}: {shown}, as curves from query to key.",
-        width=240 if width is None else max(60, width - _MARGIN - 6 * sum(_longest(side) for side in (left, right))),
+        width=240 if width is None else inside(width, _MARGIN + 6 * sum(map(_longest, (left, right))), 60),
         height=_STEP * tall,
         view={"stroke": None},
     )

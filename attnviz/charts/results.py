@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import UsageError
 from ..tokens import Token
-from .axis import fit
+from .axis import fit, inside
 from .grid import head_axis
 from .labels import numbered
 from .legend import between
+from .sources import check_columns
 from .theme import MAP, AltairChart, themed
 from .titles import Title
 
@@ -32,6 +34,7 @@ def score_grid(
     """Layers down, heads across, any column of a table with layer and head as colour. The best end is bright."""
     import altair as alt
 
+    check_columns(table, column)
     step = fit(int(table["head"].max()) + 1, 160, width, most=28, total=700)
     low, high = float(table[column].min()), float(table[column].max())
     ends = {} if low < high else {"domain": [low, low + 1]}
@@ -72,6 +75,8 @@ def token_bars(
     import altair as alt
     import pandas as pd
 
+    if len(scores) != len(tokens):
+        raise UsageError(f"every token has one score: there are {len(tokens)} tokens and {len(scores)} scores")
     largest = sorted(range(len(scores)), key=lambda place: -abs(scores[place]))[:BARS]
     rows = [{"token": numbered(place, tokens[place]), "score": scores[place]} for place in sorted(largest)]
     chart = (
@@ -85,7 +90,7 @@ def token_bars(
         .properties(
             title=title,
             description="One bar a token, in the order of the text.",
-            width=max(120, (width or 600) - 160),
+            width=inside(600 if width is None else width, 160, 120),
             height={"step": 16},
         )
     )

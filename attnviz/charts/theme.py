@@ -63,8 +63,8 @@ MAP = "attention-map"
 
 def theme_named(name: str) -> Theme:
     """The theme of that name, or UsageError naming those there are."""
-    if name not in THEMES:
-        raise UsageError(f"theme must be {', '.join(THEMES)}, got {name!r}")
+    if not isinstance(name, str) or name not in THEMES:
+        raise UsageError(f"theme must be one of {', '.join(THEMES)}, got {name!r}")
     return THEMES[name]
 
 

@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def export(source: Any, path: str | Path, format: str | None = None, *, look: Look | None = None) -> Path:
     """Write a `figure`, an altair chart or a DataFrame to a file, by its ending or by `format` (see `FORMATS`).
 
@@ -52,7 +56,7 @@ def check_target(path: str | Path, format: str | None) -> str:
     """The format a file will have, or UsageError for one that is unknown or a place that cannot be written to."""
     if str(path) == "-":
         check_place(Path(path))
-    kind = Path(path).suffix[1:].lower() if format is None else format.lower()
+    kind = Path(path).suffix[1:].lower() if format is None else str(format).lower()
     if kind not in FORMATS:
         got = f"got {format!r}" if format is not None else f"the file is called {Path(path).name!r}"
         raise UsageError(f"format must be one of {', '.join(FORMATS)}, {got}: choose an ending or give the format")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnviz_kernels import pool_edges
+
 from ..charts.links import LINKS
 from ..charts.scores import scores_of
 from ..charts.thumbnails import BLOCKS
@@ -129,13 +131,23 @@ def links_table(head: Head, count: int = LINKS) -> pd.DataFrame:
 
 
 def thumbnails(trace: Trace) -> dict[str, Any]:
-    """Block means of every head's map, and where the blocks begin."""
-    maps = [{**place(head), "means": _nested(head.pooled((BLOCKS, BLOCKS)))} for head in trace.every_head()]
+    """Block means of every head's map, and the first row and column of each block."""
+    maps = [
+        {
+            **place(head),
+            **{
+                name: pool_edges(count, BLOCKS)[:-1]
+                for name, count in zip(("rows", "columns"), head.shape, strict=True)
+            },
+            "means": _nested(head.pooled((BLOCKS, BLOCKS))),
+        }
+        for head in trace.every_head()
+    ]
     return {"maps": [{name: value for name, value in each.items() if name != "model"} for each in maps]}
 
 
 def thumbnails_table(trace: Trace) -> pd.DataFrame:
-    """One row a block: layer, head, row block, column block, mean."""
+    """One row a block: layer, head, its first row and column, mean."""
     import pandas as pd
 
     return pd.concat([_blocks(head) for head in trace.every_head()], ignore_index=True)
@@ -145,9 +157,9 @@ def _blocks(head: Head) -> pd.DataFrame:
     import pandas as pd
 
     means = head.pooled((BLOCKS, BLOCKS))
-    rows, cols = means.shape
-    query, key = torch.arange(rows).repeat_interleave(cols), torch.arange(cols).repeat(rows)
-    numbers = {"row_block": query, "column_block": key, "mean": shortest(means)}
+    down, across = (torch.tensor(pool_edges(count, BLOCKS)[:-1]) for count in head.shape)
+    query, key = down.repeat_interleave(len(across)), across.repeat(len(down))
+    numbers = {"row": query, "column": key, "mean": shortest(means)}
     return pd.DataFrame({"layer": head.layer, "head": head.head, **numbers})
 
 

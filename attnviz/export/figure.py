@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import charts
+from ..arguments import check_whole, refuse
 from ..charts.sources import check_trace
 from ..errors import UsageError
 from ..head import Head
@@ -185,6 +186,16 @@ def check_options(view: str, **options: Any) -> None:
     for name, value in options.items():
         if not (value is None or value is False or value == "shown") and view not in OPTIONS[name]:
             raise UsageError(f"{name} is for the view {' or '.join(OPTIONS[name])}, not for {view}")
+    for name, least in (("count", 1), ("query", 0)):
+        if options.get(name) is not None:
+            check_whole(name, options[name], least)
+    _check_region(options.get("region"))
+
+
+def _check_region(region: Any) -> None:
+    """UsageError unless it is None or a row and a column."""
+    if region is not None and not (isinstance(region, Sequence) and [*map(type, region)] == [int, int]):
+        raise refuse("region", "a row and a column, such as (4000, 6000)", region)
 
 
 def check_view(view: str, kind: str = "html") -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_pixels, check_whole, path_of, refuse
 from ..charts.theme import FONT, config, theme_named
 from ..errors import UsageError
 from .figure import Figure
@@ -39,7 +40,7 @@ class Look:
     """How a picture is drawn.
 
     width is pixels (96 an inch) of the whole figure, or what it needs if None; dpi counts for PNG only; font is a
-    family that is installed or lies in one of `font_folders`.
+    family that is installed or lies in one of `font_folders`. UsageError for values that are none.
     """
 
     theme: str = "screen"
@@ -47,6 +48,16 @@ class Look:
     dpi: int = 200
     font: str | None = None
     font_folders: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is none of these."""
+        theme_named(self.theme)
+        check_pixels(self.width)
+        check_whole("dpi", self.dpi)
+        folders: Any = self.font_folders
+        if isinstance(folders, str | Path):
+            raise refuse("font_folders", "a list of folders", str(folders))
+        object.__setattr__(self, "font_folders", tuple(map(path_of, folders)))
 
 
 def render(source: Any, kind: str, look: Look | None = None) -> bytes:
@@ -70,6 +81,8 @@ def render(source: Any, kind: str, look: Look | None = None) -> bytes:
 
 def pixels(width: str) -> float:
     """Pixels of a width in mm, cm, in or px ("85mm")."""
+    if not isinstance(width, str):
+        raise refuse("width", "text with a unit, such as 85mm", width)
     units = {"px": 1.0, "mm": _INCH / 25.4, "cm": _INCH / 2.54, "in": float(_INCH)}
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(\D*?)\s*", width)
     if not found or found[2] not in units or not 40 <= float(found[1]) * units[found[2]] <= 10_000:
@@ -92,7 +105,8 @@ def _numbers(source: Any, kind: str) -> bytes:
             return _encoded(json.dumps(source.document(), ensure_ascii=False, allow_nan=False) + "\n")
         source = source.table()
     if not isinstance(source, pd.DataFrame):
-        raise UsageError(f"{kind} holds numbers: export a figure or a table, not a {type(source).__name__}")
+        what = type(source).__name__
+        raise UsageError(f"{kind} holds numbers: export a figure(trace, view) or a table, not a {what}")
     if kind == "csv":
         return _encoded(source.to_csv(index=False, lineterminator="\n"))
     if kind == "parquet":
@@ -131,7 +145,7 @@ def _check(source: Any, look: Look) -> None:
 
     if not (isinstance(source, Figure | alt.TopLevelMixin)):
         raise UsageError(
-            f"pictures and pages show a figure or a chart, got a {type(source).__name__}:"
+            f"pictures and pages show a figure or a chart, got a {type(source).__name__}: a figure(trace, view) is one,"
             " a table is written as csv, json or parquet"
         )
     for folder in look.font_folders:

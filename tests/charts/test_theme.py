@@ -44,5 +44,5 @@ def test_masked_colour_is_grey_and_in_no_colour_map():
 
 
 def test_unknown_theme():
-    with pytest.raises(UsageError, match=r"^theme must be screen, paper, dark, got 'neon'$"):
+    with pytest.raises(UsageError, match=r"^theme must be one of screen, paper, dark, got 'neon'$"):
         theme_named("neon")

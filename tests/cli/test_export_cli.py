@@ -155,7 +155,7 @@ BAD = [
         "the view heads shows all heads: leave out layer and head",
     ),
     ([TEXT, "-o", "x.svg", "--view", "lines"], 2, "the view lines is a page: choose the format html, not svg"),
-    ([TEXT, "-o", "x.svg", "--theme", "neon"], 2, "theme must be screen, paper, dark, got 'neon'"),
+    ([TEXT, "-o", "x.svg", "--theme", "neon"], 2, "theme must be one of screen, paper, dark, got 'neon'"),
     ([TEXT, "-o", "x.svg", "--width", "wide"], 2, "width must be a number of mm, cm, in or px from 40 to 10,000 px"),
     ([TEXT, "-o", "x.svg", "--width", "1m"], 2, "width must be a number of mm, cm, in or px from 40 to 10,000 px"),
     ([TEXT, "-o", "x.svg", "--font", "Liberation Sanz"], 2, "no font 'Liberation Sanz' is installed: try Liberation"),

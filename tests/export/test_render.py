@@ -161,7 +161,9 @@ def test_plain_charts_and_tables(tmp_path):
     assert json.loads(export(table.head(1), tmp_path / "table.json").read_text()) == [{"x": 0, "y": 0.1}]
     pytest.importorskip("pyarrow")
     pd.testing.assert_frame_equal(pd.read_parquet(export(table, tmp_path / "table.parquet")), table)
-    with pytest.raises(UsageError, match=r"^json holds numbers: export a figure or a table, not a Chart$"):
+    with pytest.raises(
+        UsageError, match=r"^json holds numbers: export a figure\(trace, view\) or a table, not a Chart$"
+    ):
         export(chart, tmp_path / "plain.json")
 
 
