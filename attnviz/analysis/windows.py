@@ -54,7 +54,12 @@ def windows(document: Document, model: Any, tokenizer: Any, size: int, *, start:
 
 
 def recorded(part: Part, model: Any, tokenizer: Any, start: bool = False) -> Window:
-    """A part with the trace of it; start puts the tokenizer's start token in front."""
+    """A part with the trace of it; start puts the tokenizer's start token in front.
+
+    Raises UsageError for an encoder-decoder model.
+    """
+    if model.config.is_encoder_decoder:
+        raise UsageError("an encoder-decoder model has several kinds of attention: give an encoder or a decoder")
     trace = inspect((model, tokenizer), part.document.text, start=start)
     return Window(part.document, trace, owners(trace.tokens, part.document), part.repeated)
 

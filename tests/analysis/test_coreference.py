@@ -333,6 +333,15 @@ def test_bootstrap_draws_documents():
     assert bootstrap(np.ones(4), np.array(["a", "a", "b", "b"]), 500) == (1.0, 1.0)
 
 
+def test_a_model_with_several_kinds_of_attention_is_refused(tmp_path):
+    from dashboard.models import write_pair
+
+    from attnviz.models import load_model
+
+    with pytest.raises(UsageError, match="an encoder-decoder model has several kinds of attention: give an encoder or"):
+        coreference([TEXT], *load_model(write_pair(tmp_path) / "t5"))
+
+
 def test_nothing_to_score(minilm):
     alone = document(["Ann", "slept", "."], {"a": [(0, 1), (2, 3)]})
     model, tokenizer = minilm
