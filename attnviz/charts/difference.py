@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,7 @@ from attnviz_kernels import pool_edges
 
 from ..errors import UsageError
 from ..numbers import shortest
+from ..tokens import Token, named
 from . import titles
 from .axis import TOKENS, fit, position_axis, position_scale
 from .grid import head_axis
@@ -40,7 +42,8 @@ def difference(
     theme: str | None = "screen",
     width: int | None = None,
 ) -> AltairChart:
-    """The other map less the first, cell by cell; beyond 64 tokens block by block, as means.
+    """The other map less the first, cell by cell; beyond 64 tokens block by block, as means. Where the texts differ, a
+    label has the token of the first and that of the other: "river/city".
 
     top is the difference that gets the strongest colours, the largest one if None. UsageError for maps of different
     shapes.
@@ -70,8 +73,9 @@ def difference_table(one: Head, other: Head) -> pd.DataFrame:
     rows, cols = ([first for first in firsts[0] for _ in firsts[1]], firsts[1] * len(firsts[0]))
     table = pd.DataFrame({"row": rows, "column": cols, "difference": shortest(change.flatten())})
     if change.shape == one.shape:
-        table.insert(2, "from", [one.rows[row].label for row in rows])
-        table.insert(3, "to", [one.cols[col].label for col in cols])
+        froms, tos = _both(one.rows, other.rows), _both(one.cols, other.cols)
+        table.insert(2, "from", [froms[row].label for row in rows])
+        table.insert(3, "to", [tos[col].label for col in cols])
     return table
 
 
@@ -115,6 +119,12 @@ def _change(one: Head, other: Head) -> Tensor:
     return maps[1] - maps[0]
 
 
+def _both(one: Sequence[Token], other: Sequence[Token]) -> list[Token]:
+    """The tokens; at positions where two texts differ, that of the first and that of the second."""
+    pairs = zip(one, other, strict=True)
+    return [a if a.label == b.label else named([f"{a.label}/{b.label}"])[0] for a, b in pairs]
+
+
 def _cells(change: Tensor, one: Head, other: Head, step: float, top: float) -> Any:
     import altair as alt
     import pandas as pd
@@ -123,7 +133,7 @@ def _cells(change: Tensor, one: Head, other: Head, step: float, top: float) -> A
     query = torch.arange(change.shape[0]).repeat_interleave(change.shape[1])
     key = torch.arange(change.shape[1]).repeat(change.shape[0])
     data = pd.DataFrame({"query": query, "key": key, "difference": change.flatten().tolist()})
-    rows, cols = axis_text(one.rows), axis_text(one.cols)
+    rows, cols = axis_text(_both(one.rows, other.rows)), axis_text(_both(one.cols, other.cols))
     base = alt.Chart(data).transform_calculate(
         top=f"datum.query * {tall}",
         bottom=f"(datum.query + 1) * {tall}",

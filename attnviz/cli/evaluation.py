@@ -89,7 +89,7 @@ def coref(
     network, tokenizer = load_reader(model)
     if place is not None:
         every_head_only(random_weights=random_weights, overlap=overlap)
-        shown = window_of(nth(documents, document, "document"), network, tokenizer, window, start)
+        shown = window_of(model, nth(documents, document, "document"), network, tokenizer, window, start)
         coreference_text(shown, candidates, place, as_json=as_json, top=top, path=output)
         return
 
@@ -175,7 +175,7 @@ def deps(
     network, tokenizer = load_reader(model)
     if place is not None:
         every_head_only(relation=relation)
-        shown = window_of(nth(sentences(documents), sentence, "sentence"), network, tokenizer, SENTENCE, start)
+        shown = window_of(model, nth(sentences(documents), sentence, "sentence"), network, tokenizer, SENTENCE, start)
         dependency_text(shown, direction or DIRECTIONS[0], place, as_json=as_json, top=top, path=output)
         return
     with counted("Reading sentences") as progress:

@@ -52,6 +52,7 @@ def heads(
     """
     from ..analysis.heads import head_rows
     from ..charts import score_grid, titles
+    from ..charts.grid import COLUMNS
 
     if layer is not None or head is not None:
         if layer is None or head is None or lines:
@@ -66,7 +67,7 @@ def heads(
         names = ", ".join(str(name) for name in table if name not in ("layer", "head"))
         raise UsageError(f"--sort must be one of {names}, got {sort!r}")
     table = table.sort_values(sort, ascending=False, kind="stable", ignore_index=True)
-    title = {"text": f"Every head's {sort}", "subtitle": titles.source(model)}
+    title = {"text": f"Every head's {COLUMNS.get(sort, sort)}", "subtitle": titles.source(model)}
     tell(table, as_json=as_json, top=top, path=output, chart=lambda: score_grid(table, sort, title))
 
 

@@ -87,12 +87,14 @@ def _tell(
     tell(arc_table(drawn), **told, chart=chart, about=title["text"])
 
 
-def window_of(document: Document, network: Any, tokenizer: Any, size: int, start: bool) -> Window:
-    """The first sentences of a text that fit, with their trace."""
+def window_of(model: str, document: Document, network: Any, tokenizer: Any, size: int, start: bool) -> Window:
+    """The first sentences of a text that fit, with their trace, which figures call by the model's name."""
     from ..analysis.windows import windows
 
     with working("Reading the text"):
-        return next(windows(document, network, tokenizer, size, start=start))
+        window = next(windows(document, network, tokenizer, size, start=start))
+    window.trace.model = model
+    return window
 
 
 def nth(items: Sequence[Item], number: int | None, what: str) -> Item:

@@ -61,6 +61,14 @@ def test_the_table_holds_the_numbers_of_the_figure():
     assert (last["from"], last["to"]) == (one.rows[-1].label, one.cols[-1].label)
 
 
+def test_tokens_that_differ_are_both_named():
+    one, other = make_trace(("The", "river", "bank"))[0, 0], make_trace(("The", "city", "bank"))[0, 0]
+    params = difference(one, other).to_dict()["params"]
+    labels = next(each["value"] for each in params if each["name"].startswith("labels"))
+    assert labels == ["The", "river/city", "bank"]
+    assert difference_table(one, other)["from"].tolist()[2:5] == ["The", "river/city", "river/city"]
+
+
 def test_rows_of_the_table_of_long_maps_are_blocks():
     trace = make_trace([f"w{n}" for n in range(130)], 1, 2)
     table = difference_table(trace[0, 0], trace[0, 1])

@@ -17,7 +17,7 @@ def test_heads_are_sorted_by_the_column_asked_for(attnviz, minilm, tmp_path):
     found = records(attnviz("heads", "minilm", TEXT, "--sort", "previous", "--json"))
     assert [row["previous"] for row in found] == table["previous"].tolist()
     attnviz("heads", "minilm", TEXT, "--sort", "previous", "-o", tmp_path / "h.svg")
-    assert "Every head's previous" in (tmp_path / "h.svg").read_text()
+    assert "Every head's weight on the previous token" in (tmp_path / "h.svg").read_text()
     attnviz("heads", "minilm", TEXT, "-o", tmp_path / "h.csv")
     assert len((tmp_path / "h.csv").read_text().splitlines()) == 73
 

@@ -28,7 +28,9 @@ def test_coref_prints_heads_rules_and_halves(attnviz, tmp_path):
     rows = records(attnviz(*one, "--document", 1, "--json", "-o", tmp_path / "arcs.svg"))
     assert {(row["from"], row["to"]) for row in rows if not row["answer"]} == {(4, 1), (8, 4)}
     assert len(rows) == 4
-    assert "layer 2, head 4 answers" in (tmp_path / "arcs.svg").read_text()
+    drawn = (tmp_path / "arcs.svg").read_text()
+    assert "layer 2, head 4 answers" in drawn
+    assert ">minilm</text>" in drawn
     told = attnviz(*one, "--document", 2, code=2).err
     assert told == "error: document 2 does not exist: there are 2, counted from 0\n"
     told = attnviz(*one[:-1], 12, code=2).err
