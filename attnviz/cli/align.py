@@ -83,7 +83,9 @@ def _pair(model: str, source: str | None, target: str | None) -> Pair:
         network, tokenizer = load_reader(model)
         if not getattr(network.config, "is_encoder_decoder", False):
             raise UsageError(f"{model} has no cross attention: give an encoder-decoder model")
-        return read_pair(network, tokenizer, text_of(source, None), target)
+        trace, targets, sources = read_pair(network, tokenizer, text_of(source, None), target)
+        trace.model = model
+        return trace, targets, sources
     trace = trace_of(model, source, None, "cross")
     pair = (trace, *words_of(trace))
     if not pair[1] or not pair[2]:

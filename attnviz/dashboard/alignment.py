@@ -131,7 +131,7 @@ def _head(look: Look, pair: Pair, links: str, gold: Gold | None, moment: str, wh
     maps = word_map(pair.trace, layer, pair.targets, pair.sources, moment)
     at = pair.trace.record(layer).head_numbers.index(head)
     table = cells(maps[at], gold, which == MUTUAL)
-    title = titles.head(layer, head, titles.source(pair.trace.model))
+    title = titles.head(layer, head, titles.source(look.trace.model))
     matrix = partial(charts.alignment_matrix, table, pair.targets, pair.sources, title)
     lines = partial(charts.alignment_links, table, pair.targets, pair.sources, title)
     left, right = st.columns([3, 2], gap="large")
@@ -160,7 +160,7 @@ def _every(look: Look, pair: Pair, links: str, gold: Gold, moment: str, which: s
     )
     heads, column = by_rate(table, which == MUTUAL)
     means = table[table["head"] < 0].drop(columns="head").reset_index(drop=True)
-    title = titles.alignment(moment, titles.source(pair.trace.model))
+    title = titles.alignment(moment, titles.source(look.trace.model))
     chart = partial(charts.score_grid, heads, column, title, low_is_best=True)
     left, right = st.columns([3, 2], gap="large")
     with left:

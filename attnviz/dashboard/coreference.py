@@ -65,7 +65,7 @@ def _text(look: Look, window: Window, asked: list[Query], kind: str, place: int)
     answers = [answer_of(window, query, kind, layer, head) for query in asked]
     drawn = coreference_arcs(window, asked, answers)
     marks, words = mention_marks(window.document), window.document.words
-    title = titles.answers(layer, head, window.trace.model)
+    title = titles.answers(layer, head, look.trace.model)
 
     def pick(point: dict[str, Any]) -> None:
         names = [name(window, query) for query in asked if query.word == int(point["word"])]

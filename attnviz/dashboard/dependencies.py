@@ -73,7 +73,7 @@ def _sentence(look: Look, documents: tuple[Document, ...], model: Any, tokenizer
     window = computed(key, partial(annotated.first_window, part, model, tokenizer), 1 << 22)
     layer, head = look.head.layer, look.head.head
     drawn = dependency_arcs(window, layer, head, direction)
-    title = titles.answers(layer, head, window.trace.model, direction)
+    title = titles.answers(layer, head, look.trace.model, direction)
     chart = partial(charts.arcs, window.document.words, drawn, title=title)
     figures.show(chart(theme=figures.theme()))
     code = arcs_python(look.wanted.model, place, (layer, head), direction, title)

@@ -97,6 +97,7 @@ def test_the_lines_write_what_the_buttons_give(offered, folder, page, query, nam
     found = offered(page, **query)
     assert list(found) == names
     for name, result in found.items():
+        assert "Model" not in result.python  # figures name the model as its user does, not by its class
         exec(compile(result.python, name, "exec"), {})
         assert (folder / f"{name}.svg").read_bytes() == results.file(result, "svg", "screen")
         if result.command:
