@@ -56,6 +56,7 @@ def main() -> None:
     here = st.navigation([_page(name) for name in PAGES], position="top")
     name = here.url_path or next(iter(PAGES))
     st.set_page_config(f"{PAGES[name][0]} · attnviz")
+    st.html(f'<h1 class="page-name">{PAGES[name][0]}</h1>')
     come_to(name)
     make_slot()
     make_notes()

@@ -90,6 +90,9 @@ def test_no_page_is_wider_than_a_phone_and_its_charts_can_be_read(visitor, page_
     runs_again = page_name in ("causes", "coreference", "dependencies")
     model = "pair.attn" if page_name == "alignment" else "bert" if runs_again else "words.attn"
     page = visitor.go(f"{page_name if page_name != 'heads' else ''}?model={model}")
+    name = page.get_by_role("heading", level=1)
+    assert name.inner_text() == PAGES[page_name][0]
+    assert name.bounding_box()["height"] > 20
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     assert page.evaluate("document.querySelector('.stMain').scrollWidth") <= 360
     parts = ".stVegaLiteChart, .figure-title, .figure-subtitle, .stButtonGroup button"
