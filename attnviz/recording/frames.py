@@ -36,14 +36,17 @@ class Frame:
             return None
         return shape[0] if shape[1] == rows else shape[1]
 
-    def kind(self, rows: int, cols: int) -> str:
+    def kind(self, rows: int, cols: int, batch: int | None = None) -> str:
         """ "cross" where the module's keys come from another sequence than its queries, else "self".
 
-        Told by the module's name, else by its first two inputs: another length, or a name that says so.
+        Told by the module's name, else by its first two inputs: another length, or a name that says so. "pool" where
+        the only input is what the keys are made of, and the queries, of another number, are the module's own.
         """
         if _CROSS_NAME.search(".".join(self.name.split(".")[-2:])):
             return "cross"
         inputs = list(self.sequences().items())
+        if len(inputs) == 1 and rows != cols and tuple(inputs[0][1].shape[:2]) in ((batch, cols), (cols, batch)):
+            return "pool"
         if len(inputs) < 2 or inputs[0][1] is inputs[1][1]:
             return "self"
         (_, first), (name, second) = inputs[:2]

@@ -14,6 +14,7 @@ from torch import nn
 WINDOWS = "attends inside windows cut from the image, so its rows and columns are not those of the image"
 SECOND = "belongs to a second stack of the same kind: record that part of the model on its own"
 BY_HAND = "computes attention by hand and does not return weights"
+_TORCH = ("scaled_dot_product_attention", "multi_head_attention_forward", "flex_attention")
 _CROSS = re.compile(r"cross_?att|encoder_attn|EncDecAttention", re.IGNORECASE)
 _ATTENTION = re.compile(r"Attention(?!Output|Pool)|SelfAttn", re.IGNORECASE)
 _LINEAR = re.compile(
@@ -67,31 +68,48 @@ def survey(model: nn.Module) -> Survey:
     attending, unknown = interface_modules(model), {}
     windowed = [name for name, part in parts.items() if _cuts_windows(name, parts)]
     linear = {name: part for name, part in _outermost(model, _LINEAR).items() if not _within(name, attending)}
-    by_hand = {}
+    by_hand: dict[str, nn.Module] = {}
     for name in [name for name in attending if owner(name, parts) in windowed]:
         unknown[name] = WINDOWS
         del attending[name]
-    for name, module in _outermost(model, _ATTENTION).items():
-        if _within(name, (*attending, *linear, *unknown)):
+    direct = _calling_torch(model)
+    for name, module in {**_outermost(model, _ATTENTION), **direct}.items():
+        if _within(name, (*attending, *linear, *unknown, *by_hand)):
             continue
         stack = owner(name, parts)
-        if stack is None or any(owner(other, parts) == stack for other in attending):
+        heard = any(inside(other, name) for other in direct)
+        around = [other for other in attending if heard and stack is not None and inside(other, stack)]
+        if stack is None or around or any(owner(other, parts) == stack for other in attending):
             unknown[name] = BY_HAND
         elif stack in windowed:
             unknown[name] = WINDOWS
         else:
             by_hand[name] = module
-    found, linears = places(parts, attending), places(parts, linear)
-    for name in _second_stacks(found):
+    standing, linears = places(parts, {**attending, **by_hand}), places(parts, linear)
+    for name in _second_stacks(standing):
         unknown[name] = SECOND
-        del found[name], attending[name]
+        del standing[name]
+        attending.pop(name, None)
+    found = {name: place for name, place in standing.items() if name in attending}
     asked: dict[str, list[Place]] = {}
-    for place in places(parts, by_hand).values():
-        asked.setdefault(place.stack, []).append(place)
+    for place in standing.values():
+        if place.name not in attending:
+            asked.setdefault(place.stack, []).append(place)
     taking_turns = _taking_turns(parts, [*found.values(), *linears.values()])
     found = {name: replace(place, shared=place.stack in taking_turns) for name, place in found.items()}
     others = [replace(place, kind="linear") for place in linears.values()]
     return Survey(parts, attending, found, asked, others, unknown)
+
+
+def _calling_torch(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules that call one of torch's attention functions themselves, whatever they are called."""
+    known: dict[type[nn.Module], bool] = {}
+    for module in model.modules():
+        kind = type(module)
+        if kind not in known:
+            called = {name for function in methods(kind) for name in function.__code__.co_names}
+            known[kind] = not called.isdisjoint(_TORCH)
+    return {name: module for name, module in model.named_modules() if known[type(module)]}
 
 
 def _cuts_windows(name: str, parts: dict[str, nn.Module]) -> bool:

@@ -17,7 +17,7 @@ from .runs import Run
 from .stacks import parameters
 
 _OUTPUTS = {
-    "attentions": ("self", "encoder", "decoder"),
+    "attentions": ("self", "encoder", "decoder", "vision", "audio"),
     "encoder_attentions": ("encoder",),
     "decoder_attentions": ("decoder",),
     "cross_attentions": ("cross",),

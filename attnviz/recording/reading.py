@@ -8,6 +8,7 @@ from dataclasses import replace
 from attnviz_kernels import Attended, Emit, Mask, View, attend, check, choose, view_of
 
 from .chains import Origin
+from .frames import Frame
 from .heard import Heard
 from .masks import Placed
 from .torch_arguments import Inputs
@@ -27,8 +28,8 @@ def read(
     Raises ArgumentError where the call breaks the kernels' contract.
     """
     inputs = inputs.autocast()
-    kind = kind or watches[-1].here.kind(inputs.query.shape[2], inputs.key.shape[2] - inputs.extra)
-    if kind != "cross":
+    kind = kind or _kind(watches[-1].here, inputs)
+    if kind not in ("cross", "pool"):
         inputs = replace(inputs, mask=_after_cache(inputs))
     emit = Emit(statistics=True, weights=any(watch.options.keep == "weights" for watch in watches))
     attended, view, backend = _attend(inputs, emit)
@@ -37,6 +38,11 @@ def read(
     for watch in watches:
         watch.chains.add(watch.here, origin, heard)
     return attended
+
+
+def _kind(here: Frame, inputs: Inputs) -> str:
+    batch, _, rows, _ = inputs.query.shape
+    return here.kind(rows, inputs.key.shape[2] - inputs.extra, batch)
 
 
 def _after_cache(inputs: Inputs) -> Mask:

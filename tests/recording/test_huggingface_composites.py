@@ -127,3 +127,49 @@ def test_a_pooling_head_is_beside_the_layers():
     trace, _, _ = recorded(model, pixel_values=PIXELS)
     assert trace[2, 3].shape == (16, 16)
     assert trace.only("pool").record(trace.only("pool").layers[0]).view.shape == (1, 4, 1, 16)
+
+
+def of_kind(trace, kind):
+    part = trace.only(kind)
+    return [part.view(layer).tile(slice(None), slice(None)) for layer in part.layers]
+
+
+@torch.no_grad()
+def test_two_towers_that_compute_by_hand_are_both_recorded():
+    config = transformers.BlipConfig(text_config={**TEXT, "encoder_hidden_size": 32}, vision_config=VISION)
+    trace, _, _ = recorded(build("BlipModel", config), input_ids=IDS, pixel_values=PIXELS)
+    own = build("BlipModel", config).eval()(input_ids=IDS, pixel_values=PIXELS, output_attentions=True)
+    towers = {"self": own.text_model_output, "vision": own.vision_model_output}
+    for kind, out in towers.items():
+        found = of_kind(trace, kind)
+        assert len(found) == len(out.attentions) > 0
+        assert all(torch.equal(one, other) for one, other in zip(found, out.attentions, strict=True))
+
+
+def test_a_second_stack_that_computes_by_hand_hides_nothing():
+    sizes = {name: TEXT[name] for name in ("hidden_size", "intermediate_size", "num_hidden_layers")}
+    sizes |= {"num_attention_heads": 4, "image_size": 32, "patch_size": 8, "vocab_size": 99}
+    parts = {f"{name}_config": sizes for name in ("text", "image", "multimodal")}
+    model = build("FlavaModel", transformers.FlavaConfig(**parts, hidden_size=32, projection_dim=16))
+    trace, _, _ = recorded(model, input_ids=IDS, pixel_values=PIXELS)
+    assert [len(of_kind(trace, kind)) for kind in trace.kinds] == [2, 2]
+    assert trace[1, 0].shape == (8, 8)
+    assert [name.split(".")[0] for name in trace.unrecorded] == ["multimodal_model"] * 2
+
+
+def test_a_pooling_head_with_torch_s_function_is_beside_the_layers_whatever_its_name():
+    model = build("Aimv2VisionModel", transformers.Aimv2VisionConfig(**VISION, use_head=True))
+    with torch.no_grad():
+        model.head.cls_token.normal_()
+    trace, out, plain = recorded(model, pixel_values=PIXELS)
+    assert (out.pooler_output - plain.pooler_output).abs().max() < 1e-5
+    assert trace.layers == (0, 1, 2)
+    pooled = trace.only("pool").record(3)
+    own = torch.softmax(pooling_scores(model, out.last_hidden_state), -1)
+    assert (pooled.view.tile(slice(None), slice(None)) - own).abs().max() < 1e-5
+
+
+def pooling_scores(model, states):
+    """[1, H, 1, N] by the definition of its one query, with four heads of eight."""
+    keys = model.head.k_proj(states).reshape(1, -1, 4, 8).transpose(1, 2)
+    return model.head.cls_token.reshape(1, 1, 4, 8).transpose(1, 2) @ keys.mT / 8**0.5
