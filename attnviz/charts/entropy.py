@@ -66,7 +66,9 @@ def _by_layer(trace: Trace, table: pd.DataFrame | None, normalised: bool, width:
     column = "entropy_normalised" if normalised else "entropy"
     most = 1.0 if normalised else _mean_of_most(trace)
     step = fit(layers, _MARGIN, width, most=max(28, _LEAST / layers), total=760)
-    x = alt.X("layer:O", axis=head_axis("layer", "bottom", step))
+    axis = head_axis("layer", "bottom", step)
+    axis.labelPadding = 7  # below the half of a dot at 0
+    x = alt.X("layer:O", axis=axis)
     title = f"mean {_UNIT[normalised]}"
     y = alt.Y(f"{column}:Q", title=title, scale={"domainMin": 0}, axis={"grid": True, "tickCount": 6})
     base = alt.Chart(table)

@@ -58,7 +58,8 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
 
 def _between(weights: pd.Series[float]) -> str:
     """The ends of the weights that are drawn, since no legend says what widths mean."""
-    return f", weights {weights.min():.2g} to {weights.max():.2g}" if len(weights) else ""
+    digits = ".2f" if weights.max() >= 0.1 else ".1e"
+    return f", weights {weights.min():{digits}} to {weights.max():{digits}}" if len(weights) else ""
 
 
 def _listed(touched: pd.Series[int], tokens: Sequence[Token]) -> dict[int, str]:

@@ -210,8 +210,8 @@ def _weights(scores: Scores, x: alt.X, text: AxisText, rows: AxisText, pick: alt
         _bars(scores, text, pick)
         .transform_aggregate(entropy="sum(surprise)", keys="count()", groupby=["query"])
         .transform_calculate(
-            words=f"'query ' + datum.query + ' ' + {rows.labels.name}[datum.query]"
-            " + ' · divisor ' + format(divisor, '.2f') + '\\n' + 'entropy ' + format(datum.entropy, '.3f')"
+            words=f"'query ' + datum.query + ' “' + {rows.labels.name}[datum.query]"
+            " + '” · divisor ' + format(divisor, '.2f') + '\\n' + 'entropy ' + format(datum.entropy, '.3f')"
             " + ' of at most ' + format(log(datum.keys), '.3f') + ' nats'"
         )
         .mark_text(align="left", baseline="bottom", dy=-16, lineBreak="\n")

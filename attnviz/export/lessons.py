@@ -16,7 +16,7 @@ from .. import charts
 from ..analysis import theory
 from ..analysis.sparsity import cost_table
 from ..charts import lessons
-from ..charts.labels import numbered
+from ..charts.labels import short
 from ..charts.scores import scores_of
 from ..charts.theme import AltairChart
 from ..errors import UsageError
@@ -72,7 +72,7 @@ def gradients(head: Head, query: int | None = None) -> tuple[pd.DataFrame, float
 def gradients_chart(head: Head, query: int | None = None, **look: Any) -> AltairChart:
     """What gets through softmax backwards, by divisor."""
     scores = scores_of(head, query)
-    chosen = f"query {numbered(scores.chosen, head.rows[scores.chosen])}"
+    chosen = f"query {scores.chosen} “{short(head.rows[scores.chosen].label)}”"
     bare = "" if scores.formula == "softmax(q·k / divisor)" else "softmax(q·k / divisor) alone"
     return captioned(lessons.gradients(*gradients(head, scores.chosen), **look), of(head), chosen, bare)
 
@@ -98,7 +98,10 @@ class Masked:
 
 
 def masked(head: Head) -> Masked:
-    """The head's own scores, once with every key visible and once with those up to the query."""
+    """The head's own scores, once with every key visible and once with those up to the query; UsageError for
+    cross-attention."""
+    if head.record.kind == "cross":
+        raise UsageError("a causal mask is for tokens of one text: cross-attention has none, choose another kind")
     view = _crop(head)
     scores = dense_scores(replace(view, mask=Mask(), bias=None))[0, 0].double()
     everything = torch.ones(scores.shape, dtype=torch.bool)

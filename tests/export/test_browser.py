@@ -59,7 +59,7 @@ def test_walkthrough_follows_slider_select_and_click(trace, visit, tmp_path):
     assert _words(page).endswith(f"entropy {head.entropy[4]:.3f} of at most {torch.log(torch.tensor(5.0)):.3f} nats")
 
     page.locator("select").select_option(label="2 of")
-    page.wait_for_function("document.body.textContent.includes('query 2 of')")
+    page.wait_for_function("document.body.textContent.includes('query 2 “of”')")
     assert f"entropy {head.entropy[2]:.3f}" in _words(page)
 
     slider = page.locator("input[type=range]")
@@ -73,5 +73,5 @@ def test_walkthrough_follows_slider_select_and_click(trace, visit, tmp_path):
 
     cells = page.locator("g.mark-rect").first.locator("path")
     cells.nth(1).click()
-    page.wait_for_function("document.body.textContent.includes('query 1 bank')")
+    page.wait_for_function("document.body.textContent.includes('query 1 “bank”')")
     assert page.locator("select").input_value() == "1"

@@ -3,13 +3,15 @@
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from hostile import TOKENS
 from traces import make_trace
 
+from attnviz.errors import UsageError
 from attnviz.export import VIEWS, Look, figure, pixels, render
-from attnviz.export.lessons import toy
+from attnviz.export.lessons import masked, toy
 from attnviz.export.shuffling import shuffled_toy
 from attnviz.export.words import replaced
 
@@ -128,3 +130,16 @@ def test_numbers_of_the_walkthrough_name_what_they_are(middle):
 )
 def test_codes_in_a_label_are_as_many_as_fit(text, shown):
     assert replaced([{"label": text}], {"☃": "<U+2603>"}) == [{"label": shown}]
+
+
+def test_cross_attention_has_no_causal_mask():
+    whole = make_trace()
+    cross = replace(whole, records=[replace(whole.records[0], kind="cross")])
+    with pytest.raises(UsageError, match=r"^a causal mask is for tokens of one text: cross-attention has none, "):
+        masked(cross[0, 0])
+
+
+def test_the_query_of_a_figure_cannot_be_taken_for_its_number():
+    trace = make_trace(("3", "2"), 1, 1)
+    assert "query 1 “2”" in figure(trace, "gradients").chart().to_dict()["title"]["subtitle"]
+    assert "query 1 “2” · divisor" in render(figure(trace, "scaling"), "svg").decode()
