@@ -18,7 +18,7 @@ from .active import listening
 from .heard import Heard
 from .intervene import changed_mask, changed_output
 from .masks import Carrier, Placed, carrier
-from .original import BEFORE, own_function
+from .original import BEFORE, own_function, refuse_other
 from .verify import verify
 
 NAME = "attnviz"
@@ -58,6 +58,8 @@ def switched(listening: Iterable[nn.Module], by_hand: Iterable[nn.Module]) -> It
         configs |= {id(module.config): (module.config, name) for module in modules if hasattr(module, "config")}
     before = {key: config._attn_implementation_internal for key, (config, _) in configs.items()}
     first = {key: name for key, name in before.items() if name != NAME}
+    for module in listening:
+        refuse_other(module, first.get(id(getattr(module, "config", None))))
     BEFORE.update(first)
     _register(1)
     try:

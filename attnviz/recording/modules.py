@@ -18,7 +18,7 @@ _TORCH = ("scaled_dot_product_attention", "multi_head_attention_forward", "flex_
 _CROSS = re.compile(r"cross_?att|encoder_attn|EncDecAttention", re.IGNORECASE)
 _ATTENTION = re.compile(r"Attention(?!Output|Pool)|SelfAttn", re.IGNORECASE)
 _LINEAR = re.compile(
-    r"(Linear\w*Attention|Mixer|Mamba2?|DeltaNet|Rwkv\w*Attention|RecurrentBlock|ShortConv|Retention)$"
+    r"((Linear\w*|Delta|Lightning|Rwkv\w*)Attention|Mixer|Mamba2?(Layer)?|DeltaNet|RecurrentBlock|ShortConv|Retention)$"
 )
 
 
@@ -246,9 +246,9 @@ def _kind(name: str, module: nn.Module, stack: Any, root: Any) -> str:
 
 
 def _layer(path: str, module: nn.Module, following: int) -> int:
-    """The module's own number, else the only number in its path, else its place in the order."""
+    """The module's own number (-1 is none), else the only number in its path, else its place in the order."""
     own = getattr(module, "layer_idx", None)
-    if isinstance(own, int):
+    if isinstance(own, int) and own >= 0:
         return own
     numbers = re.findall(r"(?<=\.)\d+(?=\.)", f".{path.strip('.')}.")
     return int(numbers[0]) if len(numbers) == 1 and int(numbers[0]) >= following else following

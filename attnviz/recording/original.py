@@ -9,11 +9,25 @@ from torch import Tensor, nn
 
 from attnviz_kernels import Mask
 
+from ..errors import RecordingError
 from .intervene import changes
 from .verify import eager_function
 
 BEFORE: dict[int, str] = {}
 """The implementation that each configuration had before it was switched, by identity."""
+
+
+def refuse_other(module: nn.Module, name: str | None) -> None:
+    """RecordingError for attention that somebody registered: what it computes is not known, and would be replaced.
+
+    Kernels of the hub ("owner/name") compute what transformers' own functions do.
+    """
+    function = None if name is None or name == "eager" or "/" in name else _registered(name)
+    if function is not None and not function.__module__.startswith("transformers."):
+        raise RecordingError(
+            f'{type(module).__name__} runs with attn_implementation="{name}", a function of {function.__module__} that'
+            ' may compute anything: set_attn_implementation("sdpa") before, or attnviz.tap its weights'
+        )
 
 
 def own_function(module: nn.Module, mask: Mask, logsumexp: Tensor, keywords: dict[str, Any]) -> Any:
@@ -39,9 +53,10 @@ def _blind(mask: Mask, logsumexp: Tensor) -> bool:
 
 
 def _registered(name: str) -> Any:
-    from transformers import AttentionInterface
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    return AttentionInterface._global_mapping.get(name)
+    registry: Any = ALL_ATTENTION_FUNCTIONS
+    return registry.get(name)
 
 
 def _asks_for_weights(module: Any, keywords: dict[str, Any]) -> bool:

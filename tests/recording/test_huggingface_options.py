@@ -148,6 +148,26 @@ def test_coverage_names_every_layer():
     assert recorded("bloom").coverage()["recorded by"].tolist() == ["output_attentions"] * 4
 
 
+def test_layers_without_weights_are_named_and_shared_blocks_numbered_by_their_place():
+    from transformers import GraniteMoeHybridConfig, GraniteMoeHybridModel, Zamba2Config, Zamba2Model
+
+    sizes = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 4, "mamba_d_state": 8, "mamba_expand": 2}
+    kinds = ["mamba", "attention"] * 2
+    granite = GraniteMoeHybridConfig(
+        **sizes, layer_types=kinds, mamba_n_heads=8, mamba_d_head=8, num_local_experts=2, shared_intermediate_size=32
+    )
+    zamba = Zamba2Config(
+        **sizes, layers_block_type=["linear_attention", "hybrid"] * 2, hybrid_layer_ids=[1, 3], n_mamba_heads=8,
+        mamba_headdim=8, attention_head_dim=16, attention_hidden_size=64, num_query_groups=4, kv_channels=8,
+    )  # fmt: skip
+    for model, linear in ((GraniteMoeHybridModel(granite), {0, 2}), (Zamba2Model(zamba), {0, 1, 2, 3})):
+        with torch.no_grad(), attnviz.record(model.eval()) as trace:
+            model(torch.arange(5, 13)[None], use_cache=False)
+        assert trace.layers == (1, 3)
+        assert {record.layer for record in trace.records if record.kind == "linear"} == linear
+
+
 def test_images_have_a_grid_of_patches():
     trace = recorded("vit")
     assert trace.grid == (4, 4)

@@ -7,6 +7,7 @@ from recording.test_huggingface_caches import PROMPT, REAL, build
 from recording.test_huggingface_composites import TEXT
 
 import attnviz
+from attnviz.errors import RecordingError
 from attnviz.recording.original import BEFORE
 
 
@@ -35,6 +36,21 @@ def test_a_model_that_returns_its_weights_returns_them_and_they_are_differentiab
     assert all(torch.equal(one, other) for one, other in zip(slopes, found, strict=True))
     assert trace.layers == (0, 1)
     assert not BEFORE
+
+
+def sharper(module, query, *rest, **keywords):
+    return transformers.AttentionInterface._global_mapping["sdpa"](module, 3 * query, *rest, **keywords)
+
+
+def test_an_attention_function_that_somebody_registered_is_not_replaced(monkeypatch):
+    monkeypatch.setitem(transformers.AttentionInterface._global_mapping, "sharper", sharper)
+    model, ran = llama("sharper"), []
+    model.register_forward_pre_hook(lambda *_: ran.append(True))
+    message = 'LlamaAttention runs with attn_implementation="sharper", a function of .* that may compute anything'
+    with pytest.raises(RecordingError, match=message), attnviz.record(model):
+        model(PROMPT)
+    assert not ran
+    assert model.config._attn_implementation == "sharper"
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
