@@ -59,7 +59,7 @@ def links(head: Head, count: int = LINKS, *, theme: str | None = "screen", width
 def _between(weights: pd.Series[float]) -> str:
     """The ends of the weights that are drawn, since no legend says what widths mean."""
     digits = ".2f" if weights.max() >= 0.1 else ".1e"
-    return f", weights {weights.min():{digits}} to {weights.max():{digits}}" if len(weights) else ""
+    return f": {weights.min():{digits}} to {weights.max():{digits}}" if len(weights) else ""
 
 
 def _listed(touched: pd.Series[int], tokens: Sequence[Token]) -> dict[int, str]:

@@ -124,13 +124,17 @@ def figure(
 ) -> Figure:
     """A view of a trace. Views of a head take the first layer and head 0 where none is named.
 
-    `entropy` shows all heads, or the queries of one head where layer and head are given. column is what `heads` is
-    coloured by; shared gives all `thumbnails` one scale of colours; normalised divides `entropy` by the most there
-    could be; words (True, or a `tokens.Cut`) and special (see `SPECIAL`) are for maps. The
-    html of a `map` holds 1,024 queries and keys at full resolution, from the row and column that region names, and
-    coarser levels of all others. count is how many `links` there are (40), query is the position that `gradients` are
-    of and that `scaling` shows first (the last that is no special token), table stands in for `trace.heads()` in
-    `heads`, with further columns; shuffled is what `order` shows, from `attnviz.export.shuffling`.
+    - `entropy` shows all heads, or the queries of one head where layer or head is given.
+    - column: what `heads` is coloured by.
+    - shared: one scale of colours for all `thumbnails`.
+    - normalised: `entropy` divided by the most there could be.
+    - words (True, or a `tokens.Cut`) and special (see `SPECIAL`): for `heatmap` and `map`.
+    - region: the row and column where the 1,024 queries and keys begin that the html of a `map` holds at full
+      resolution; of all others it holds coarser levels.
+    - count: how many `links` there are (40).
+    - query: the position that `gradients` are of and that `scaling` shows first (the last that is no special token).
+    - table: stands in for `trace.heads()` in `heads`, with further columns.
+    - shuffled: what `order` shows, from `attnviz.export.shuffling`.
     """
     check_trace(trace)
     check_view(view)

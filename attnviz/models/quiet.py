@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,10 @@ def transformers() -> Iterator[None]:
     import logging as levels
     import os
 
-    from transformers.utils import logging
+    with warnings.catch_warnings():
+        # its bars would be widgets in a notebook, and ask for a package that draws them
+        warnings.filterwarnings("ignore", "IProgress not found")
+        from transformers.utils import logging
 
     # else transformers asks a service of the hub to convert pickled weights
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")

@@ -26,7 +26,7 @@ def run(path, folder):
     client.execute(env={**os.environ, "OMP_NUM_THREADS": "1"})
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert list(folder.iterdir()) == []
-    # tqdm asks for widgets on stderr
+    assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
     printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
     return [output["data"]["text/html"] for output in outputs if "text/html" in output.get("data", {})], printed
 

@@ -93,7 +93,7 @@ def test_lines_and_colours_without_a_legend_are_told(middle):
     said = {view: figure(middle, view).chart().to_dict()["title"]["subtitle"] for view in DRAWN if view != "cost"}
     assert "orange: median of a layer; dashed: equal weights" in said["entropy"]
     assert "brightest: the largest of each map" in said["thumbnails"]
-    assert re.search(r"weights 0\.\d+ to ", said["links"])
+    assert re.search(r"links: \d\.\d+ to \d\.\d+$", said["links"])
     shared = figure(middle, "thumbnails", shared=True).chart().to_dict()["title"]["subtitle"]
     assert shared == "tiny · brightest: 1, in all maps"
 

@@ -1,6 +1,7 @@
 """Formats: sizes, sameness of bytes, what does not fit, and the order of a PDF."""
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -68,6 +69,14 @@ def test_pixels(text, expected):
 def test_widths_that_are_none(text):
     with pytest.raises(UsageError, match=r"^width must be a number of mm, cm, in or px from 40 to 10,000 px, such as"):
         pixels(text)
+
+
+def test_widths_in_scripts_and_docs_are_widths(request):
+    root = request.config.rootpath
+    files = [root / "README.md", *(root / "scripts").iterdir(), *(root / "docs").glob("*.md")]
+    found = [width for file in files for width in re.findall(r"--width (\S+)", file.read_text(encoding="utf-8"))]
+    assert len(found) >= 3
+    assert all(pixels(width) for width in found)
 
 
 @pytest.mark.parametrize("view", DRAWN)

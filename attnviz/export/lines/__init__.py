@@ -8,6 +8,7 @@ import json
 import zlib
 from html import escape
 from importlib import resources
+from math import isqrt
 from string import Template
 from typing import Any
 
@@ -57,7 +58,7 @@ def _check(heads: list[list[Head]]) -> None:
     if count * rows * cols > CELLS:
         raise BudgetError(
             f"the page of lines holds every weight of {count} heads, {count * rows * cols:,}, at most {CELLS:,}:"
-            " export a shorter text"
+            f" export a text of up to {isqrt(CELLS // count):,} tokens"
         )
 
 
