@@ -62,8 +62,32 @@ class Carrier(Tensor):
                 return func(*args, **(kwargs or {}))
         if func in _SAME:
             return args[0]
+        if func is Tensor.__getitem__ and _takes_rows(args[1]):
+            return _some_rows(args[0], args[1])
         args, kwargs = _built(args), _built(kwargs or {})
         return func(*args, **kwargs)
+
+
+def _takes_rows(index: Any) -> bool:
+    """Whether an index takes queries one after another, and all of everything else."""
+    if not isinstance(index, tuple) or len(index) not in (3, 4) or not all(isinstance(part, slice) for part in index):
+        return False
+    others = (*index[:2], *index[3:])
+    return all(part == slice(None) for part in others) and index[2].step in (None, 1)
+
+
+def _some_rows(whole: Carrier, index: tuple[slice, ...]) -> Carrier:
+    """The carrier of some queries: models drop those that nothing later needs (Gemma 4)."""
+    placed, mask = whole.placed, whole.placed.mask
+    start, stop, _ = index[2].indices(whole.shape[2])
+    segments = None if mask.segments is None else (mask.segments[0][:, start:stop], mask.segments[1])
+    dense = mask.dense if mask.dense is None or mask.dense.shape[2] == 1 else mask.dense[:, :, start:stop]
+    mask = replace(mask, offset=mask.offset + start, segments=segments, dense=dense)
+    with torch._C.DisableTorchFunctionSubclass():
+        part = whole[index].as_subclass(Carrier)
+    part.placed = Placed(mask, None if placed.row_start is None else placed.row_start + start, placed.key_start)
+    part.build = lambda: whole.build()[index]
+    return part
 
 
 def _built(value: Any) -> Any:

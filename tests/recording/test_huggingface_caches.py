@@ -96,3 +96,27 @@ def test_beams_of_a_model_inside_another_are_those_of_the_returned_sequences():
         for layer in trace.layers:
             found, count = weights(one, layer)[0], len(sequence) - 1
             assert (found - own[layer][0, :, :count, :count]).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("generated", [0, 5])
+@torch.no_grad()
+def test_layers_that_attend_for_the_last_tokens_only_have_their_rows_where_they_stand(generated):
+    """Gemma 4 drops the queries of a prompt that nothing needs from the layers that share keys."""
+    layers = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8}
+    kinds = ["sliding_attention", "full_attention"] * 2
+    sizes = {**TEXT, **WINDOWED, **layers, "num_key_value_heads": 2, "vocab_size_per_layer_input": 99}
+    config = transformers.Gemma4TextConfig(**sizes, layer_types=kinds)
+    model = build(transformers.Gemma4ForCausalLM, config)
+    with attnviz.record(model) as trace:
+        if generated:
+            ids = model.generate(PROMPT[:1], max_new_tokens=generated, do_sample=False, eos_token_id=98)[:, :-1]
+        else:
+            ids = PROMPT[:1]
+            model(ids, logits_to_keep=1)
+    model.set_attn_implementation("eager")
+    own = model(ids, output_attentions=True, use_cache=False).attentions
+    for layer, start in zip(trace.layers, (0, 0, 7, 7), strict=True):
+        assert trace.record(layer).row_start == start
+        assert [str(token) for token in trace[layer, 0].rows] == [str(int(number)) for number in ids[0, start:]]
+        assert (weights(trace, layer) - own[layer][:, :, start:]).abs().max() < 1e-4
+        assert (trace[layer, 0].statistics.own - own[layer][0, 0].diagonal()[start:]).abs().max() < 1e-4
