@@ -33,6 +33,7 @@ def page(spec: dict[str, Any]) -> str:
         hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         title=escape(_title(spec.get("title"))),
         caption=escape(spec.get("description", "")),
+        scheme=_scheme(str(config.get("background", "#ffffff"))),
         background=_style(config.get("background", "#ffffff")),
         text=_style(config.get("title", {}).get("color", "#000000")),
         muted=_style(config.get("axis", {}).get("titleColor", "#555555")),
@@ -46,6 +47,14 @@ def _title(title: Any) -> str:
     """The words of a Vega-Lite title, which may be text, or text and subtitle."""
     words = (title.get("text", ""), title.get("subtitle", "")) if isinstance(title, dict) else (title or "attnviz",)
     return " · ".join(" ".join(word) if isinstance(word, list) else str(word) for word in words if word)
+
+
+def _scheme(background: str) -> str:
+    """Whether sliders and lists are to be light or dark, as the page is, or as the reader has it where that is not told
+    by the colour."""
+    if not re.fullmatch(r"#[0-9a-fA-F]{6}", background):
+        return "light dark"
+    return "light" if sum(bytes.fromhex(background[1:])) > 3 * 127 else "dark"
 
 
 def _style(value: str) -> str:

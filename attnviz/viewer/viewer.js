@@ -77,7 +77,7 @@ export function create(root, onPick, link = {}) {
       const width = names.reduce((found, name) => Math.max(found, context.measureText(name).width), 0);
       return Math.min(most, Math.max(least, Math.ceil(width) + 20));
     };
-    gutter.left = widest(spec.rowLabels, spec.rows, narrow ? 60 : 104, 66);
+    gutter.left = widest(spec.rowLabels, spec.rows, narrow ? 66 : 104, 66);
     gutter.top = widest(spec.colLabels, spec.cols, narrow ? 60 : 92, 44);
     const zoom = Math.min(plot().width / spec.cols, MOST_ZOOM);
     const height = Math.round(gutter.top + zoom * spec.rows + 2);

@@ -3,7 +3,7 @@
 import pytest
 from hostile import TOKENS
 
-from attnviz.export import VIEWS, export, figure
+from attnviz.export import VIEWS, Look, export, figure
 
 pytestmark = pytest.mark.browser
 
@@ -38,6 +38,33 @@ def test_page_whose_title_and_model_are_hostile(hostile, visit, tmp_path):
     found = visit(export(figure(replace(hostile, model=TOKENS[0]), "heads"), tmp_path / "page.html"))
     assert TOKENS[0] in found.page.title()
     assert (found.dialogs, found.outside, found.errors) == ([], [], [])
+
+
+INK = """canvas => {
+  const context = canvas.getContext("2d");
+  return context.getImageData(0, 0, 1, canvas.height).data.filter((part, at) => at % 4 === 3 && part > 0).length;
+}"""
+
+
+def test_names_of_the_axes_of_a_map_are_whole_on_a_phone(visit, tmp_path):
+    from traces import make_trace
+
+    page = visit(export(figure(make_trace(["a"] * 70, 1, 1), "map"), tmp_path / "map.html")).page
+    page.set_viewport_size({"width": 390, "height": 700})
+    page.reload()
+    page.wait_for_function("document.querySelector('canvas').height > 300")
+    page.wait_for_timeout(300)
+    assert page.locator("canvas").first.evaluate(INK) == 0
+
+
+def test_controls_are_as_dark_as_the_page(trace, visit, tmp_path):
+    shades = []
+    for theme in ("paper", "dark"):
+        page = visit(export(figure(trace, "scaling"), tmp_path / f"{theme}.html", look=Look(theme))).page
+        shades.append(page.evaluate("document.querySelector('meta[name=color-scheme]').content"))
+        shades.append(page.locator("select").evaluate("found => getComputedStyle(found).backgroundColor"))
+    assert shades[::2] == ["light", "dark"]
+    assert shades[1] != shades[3]
 
 
 def test_svg_opened_by_itself_runs_nothing(hostile, visit, tmp_path):
