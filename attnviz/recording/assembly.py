@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -37,7 +37,7 @@ def finish(recorder: Recorder, survey: Survey) -> None:
     ]
     trace.records += [Record(place.name, place.layer, "linear", "", "", None) for place in survey.linear]
     trace.unrecorded[:] = survey.unknown
-    trace.notes[:] = _notes(recorder)
+    trace.notes[:] = _notes(recorder, chosen.values())
     for side, stack in sides(kept).items():
         trace.axes[side] = axes(recorder, side, stack, chosen[stack])
 
@@ -92,8 +92,10 @@ def _record(calls: Calls, layer: int, numbers: tuple[int, ...] | None, chosen: C
     )
 
 
-def _notes(recorder: Recorder) -> list[str]:
+def _notes(recorder: Recorder, chosen: Iterable[Chosen]) -> list[str]:
     notes = []
+    if recorder.returned is not None and any(one.run.orders and one.stops is None for one in chosen):
+        notes.append("the sequences are the search's last beams: those that generate returned are not among them")
     replaced = max(recorder.replaced.values(), default=0)
     if replaced:
         passes = "pass" if replaced == 1 else "passes"

@@ -53,7 +53,21 @@ class Chosen:
 
 def find(run: Run, returned: Returned) -> tuple[list[Tensor], list[int]] | None:
     """(rows, stops) of returned sequences, or None where the run did not make them."""
-    sequences, prompt = returned.sequences.cpu(), run.counts[0]
+    sequences = returned.sequences.cpu()
+    if sequences.dim() != 2 or sequences.is_floating_point():
+        return None
+    found = _find(run, sequences, returned)
+    first = run.ids[0]
+    if found is None and first is not None:  # Whisper returns what follows the prompt
+        own = torch.arange(len(sequences)) * first.shape[0] // len(sequences)
+        found = _find(run, torch.cat([first.cpu()[own], sequences], 1), returned)
+        return None if found is None or max(found[1]) == run.counts[0] else found
+    return found
+
+
+def _find(run: Run, sequences: Tensor, returned: Returned) -> tuple[list[Tensor], list[int]] | None:
+    """`find` for sequences that begin with their prompts."""
+    prompt = run.counts[0]
     fed = [start + count - run.starts[0] for start, count in zip(run.starts, run.counts, strict=True)]
     paths = []
     for index, sequence in enumerate(sequences):

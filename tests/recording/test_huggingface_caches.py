@@ -120,3 +120,41 @@ def test_layers_that_attend_for_the_last_tokens_only_have_their_rows_where_they_
         assert [str(token) for token in trace[layer, 0].rows] == [str(int(number)) for number in ids[0, start:]]
         assert (weights(trace, layer) - own[layer][:, :, start:]).abs().max() < 1e-4
         assert (trace[layer, 0].statistics.own - own[layer][0, 0].diagonal()[start:]).abs().max() < 1e-4
+
+
+@torch.no_grad()
+def test_beams_of_a_model_that_returns_what_follows_the_prompt_only():
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+    sizes |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_mel_bins": 8, "max_source_positions": 10}
+    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 98, "decoder_start_token_id": 2}
+    config = transformers.WhisperConfig(vocab_size=99, max_target_positions=40, **sizes, **ends)
+    model = build(transformers.WhisperForConditionalGeneration, config)
+    model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
+    sound = torch.randn(2, 8, 20, generator=torch.Generator().manual_seed(0))
+    with attnviz.record(model) as trace:
+        out = model.generate(sound, max_new_tokens=6, num_beams=3)
+    assert trace.batch_size == len(out) == 2
+    model.set_attn_implementation("eager")
+    for index, sequence in enumerate(out):
+        ids = torch.cat([torch.tensor([2]), sequence])[None]
+        own = model(sound[index : index + 1], decoder_input_ids=ids, output_attentions=True)
+        one = trace.sequence(index)
+        count = len(one.decoder.tokens)
+        assert [str(token) for token in one.decoder.tokens] == [str(int(number)) for number in ids[0, :count]]
+        for layer in (0, 1):
+            found = one.decoder[layer, 3].weights()
+            assert (found - own.decoder_attentions[layer][0, 3, :count, :count]).abs().max() < 1e-4
+            found = one.cross[layer, 3].weights()
+            assert (found - own.cross_attentions[layer][0, 3, :count]).abs().max() < 1e-4
+
+
+@torch.no_grad()
+def test_beams_that_cannot_be_told_from_what_is_returned_are_said_to_be_beams(monkeypatch):
+    config = transformers.LlamaConfig(**TEXT, num_key_value_heads=2)
+    model = build(transformers.LlamaForCausalLM, config)
+    plain = model.generate
+    monkeypatch.setattr(model, "generate", lambda *given, **options: plain(*given, **options) + 1, raising=False)
+    with attnviz.record(model) as trace:
+        model.generate(PROMPT, max_new_tokens=4, num_beams=3, eos_token_id=98)
+    assert trace.batch_size == 6
+    assert trace.notes == ["the sequences are the search's last beams: those that generate returned are not among them"]
