@@ -63,9 +63,9 @@ def locate(name_or_path: str | Path, allow_hub: bool) -> Source:
 def unknown(name: str, reason: str) -> ModelError:
     """The error for a name that leads nowhere, with the nearest names there are."""
     near = difflib.get_close_matches(name.lower(), [*BUNDLED, *_in_hub_cache()], n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    bundled = f"did you mean {' or '.join(near)}? Bundled" if near else "bundled"
     return ModelError(
-        f'no model "{name}": {reason}; {hint}Bundled are {", ".join(BUNDLED)}; '
+        f'no model "{name}": {reason}; {bundled} are {", ".join(BUNDLED)}; '
         "a folder, a .gguf file or a hub id will do as well"
     )
 
