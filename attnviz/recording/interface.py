@@ -18,7 +18,7 @@ from .active import listening
 from .heard import Heard
 from .intervene import changed_mask, changed_output
 from .masks import Carrier, Placed, carrier
-from .original import BEFORE, own_function, refuse_other
+from .original import BEFORE, causal_by_flag, own_function, refuse_other
 from .verify import verify
 
 NAME = "attnviz"
@@ -100,7 +100,8 @@ def attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as transformers asks for it; output [B, M, H, E]. Recorders keep the call, interventions change it."""
     refuse_unknown(module, keywords)
-    placed = read_mask(attention_mask)
+    causal = attention_mask is None and causal_by_flag(module, query, keywords)
+    placed = Placed(Mask(causal=True)) if causal else read_mask(attention_mask)
     query, key, value = as_autocast(query, key, value)
     recorders = () if torch._C._current_graph_task_id() != -1 else listening(module)
     maths: dict[str, Any] = {

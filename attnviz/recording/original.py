@@ -30,6 +30,14 @@ def refuse_other(module: nn.Module, name: str | None) -> None:
         )
 
 
+def causal_by_flag(module: nn.Module, query: Tensor, keywords: dict[str, Any]) -> bool:
+    """Whether transformers' "sdpa" would hide later keys from a call without a mask; eager attention never does."""
+    if BEFORE.get(id(getattr(module, "config", None))) != "sdpa" or query.shape[2] == 1:
+        return False
+    given = keywords.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if given is None else given)
+
+
 def own_function(module: nn.Module, mask: Mask, logsumexp: Tensor, keywords: dict[str, Any]) -> Any:
     """The module's attention as it was before, where it gives what the kernel does not; else None.
 

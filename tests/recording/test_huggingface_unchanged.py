@@ -66,3 +66,18 @@ def test_rows_of_padding_come_out_as_before(attention, added):
         during = model(PROMPT, attention_mask=mask).last_hidden_state
     assert (during - plain).abs().max() < 1e-5 * plain.abs().max()
     assert trace.record(0).view.visible()[1, 0].tolist() == [0, 0, 0, 1, 2, 3, 4, 5]
+
+
+@torch.no_grad()
+def test_a_call_without_a_mask_is_causal_where_torch_s_attention_makes_it_so():
+    def without_mask(module, given, options):
+        return given, {**options, "attention_mask": None}
+
+    model = llama("sdpa")
+    for layer in model.layers:
+        layer.self_attn.register_forward_pre_hook(without_mask, with_kwargs=True)
+    plain = model(PROMPT).last_hidden_state
+    with attnviz.record(model) as trace:
+        during = model(PROMPT).last_hidden_state
+    assert (during - plain).abs().max() < 1e-5 * plain.abs().max()
+    assert trace.record(1).view.visible()[0, 0].tolist() == list(range(1, 9))
