@@ -79,7 +79,7 @@ def test_charts_and_figures(trace, tmp_path):
     for chart in (charts.head_grid, charts.thumbnails, lambda given: figure(given, "heatmap")):
         with pytest.raises(UsageError, match=r"^the source must be a whole trace .*, got a Head$"):
             chart(head)
-    with pytest.raises(UsageError, match=r"^pictures and pages show a figure or a chart, got a Head: a table is "):
+    with pytest.raises(UsageError, match=r"^pictures and pages show a figure or a chart, got a Head: a f.* table is"):
         export(head, tmp_path / "a.svg")
     with pytest.raises(UsageError, match=r"^the path must be a string or a pathlib.Path, such as .*, got None$"):
         export(figure(trace), None)

@@ -112,9 +112,15 @@ def test_the_second_head_is_chosen_in_the_grid_and_by_keyboard(visitor):
 
 def test_topics_of_the_walkthrough_have_addresses(visitor):
     page = visitor.go(f"walkthrough?{HERE}")
-    for topic in ("Gradients", "Mask", "Cost"):
+    told = {
+        "Gradients": "Why large scores stop learning",
+        "Mask": "What a causal mask does",
+        "Cost": "What a map costs",
+    }
+    for topic, heading in told.items():
         page.get_by_text(topic, exact=True).click()
         browsing.wait_for_query(page, topic=topic)
+        page.get_by_role("heading", name=heading).wait_for()  # else the next click may meet a page about to be replaced
         browsing.settled(page)
     page.get_by_text("Toy example", exact=True).click()
     browsing.wait_for_query(page, on="Toy example", topic="Cost")
