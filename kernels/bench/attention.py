@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 from contenders import CEILING, LARGEST_MAP, OURS, TORCH, Setup, flex, product
-from measure import Row, Run, draw_tables, machine, medians, peak_memory, warm_up
+from measure import Row, Run, draw_tables, keep_memory, machine, medians, peak_memory, warm_up
 from rich.console import Console
 from torch import Tensor
 
@@ -183,6 +183,7 @@ def measured(args: argparse.Namespace) -> list[Row]:
 def main() -> None:
     """Measure, draw, write."""
     args = arguments()
+    keep_memory()
     if args.threads:
         torch.set_num_threads(args.threads)
     device = torch.device(args.device)

@@ -20,6 +20,8 @@ Run = Callable[[], object]
 SETTLE = 0.03
 """Seconds of rest before each sample: torch's idle threads spin for some 15 ms and would be charged to the next run."""
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
+
 
 def medians(runs: dict[str, Run], repeats: int, device: torch.device) -> dict[str, float]:
     """Median seconds of each run; the runs take turns, so that a busy moment of the machine hits all alike.
@@ -35,6 +37,20 @@ def medians(runs: dict[str, Run], repeats: int, device: torch.device) -> dict[st
                 run()
             samples[name].append(_seconds(run, counts[name], device))
     return {name: statistics.median(taken) for name, taken in samples.items()}
+
+
+def keep_memory() -> None:
+    """Let glibc keep what is freed.
+
+    Else one run gives memory back and takes it again at every call and another never, as it happens to lie, and these
+    page faults cost more than statistics do.
+    """
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+    except OSError:
+        return
+    libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    libc.mallopt(_MMAP_THRESHOLD, 2**25)
 
 
 def warm_up(runs: dict[str, Run], device: torch.device) -> None:
