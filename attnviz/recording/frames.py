@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 _CROSS_NAME = re.compile(r"cross|multihead_attn|encoder_attn|enc_?dec|src_attn|memory", re.IGNORECASE)
@@ -47,11 +48,16 @@ class Frame:
         inputs = list(self.sequences().items())
         if len(inputs) == 1 and rows != cols and tuple(inputs[0][1].shape[:2]) in ((batch, cols), (cols, batch)):
             return "pool"
-        if len(inputs) < 2 or inputs[0][1] is inputs[1][1]:
+        if len(inputs) < 2 or alike(inputs[0][1], inputs[1][1]):
             return "self"
         (_, first), (name, second) = inputs[:2]
         longer = rows != cols and cols in second.shape[:2] and cols not in first.shape[:2]
         return "cross" if longer or _CROSS_INPUT.search(name) else "self"
+
+
+def alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two inputs are the same numbers: `attend(norm(x), norm(x))` computes its one sequence twice."""
+    return one is other or (one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other))
 
 
 def _is_sequence(value: Any) -> bool:

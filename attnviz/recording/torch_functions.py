@@ -26,6 +26,7 @@ from attnviz_kernels import ArgumentError, Mask
 from ..errors import RecordingError
 from .chains import Origin
 from .flex import FlexCall
+from .frames import alike
 from .reading import read
 from .torch_arguments import Inputs, dot_product_inputs, multi_head_mask, output_shape
 from .watch import Watch, listeners, watched, watching
@@ -142,7 +143,7 @@ def _around(given: dict[str, Any]) -> Around:
     notes = [DROPOUT] if given["training"] and given["dropout_p"] > 0 else []
     if extra:
         notes.append(f"the last {extra} of the keys are the module's own (bias_k or a zero key), not positions")
-    kind = None if given["query"] is given["key"] else "cross"
+    kind = None if alike(given["query"], given["key"]) else "cross"
     return Around(given["attn_mask"], given["key_padding_mask"], extra, kind, tuple(notes))
 
 

@@ -337,6 +337,38 @@ def test_cross_attention_of_equal_lengths_is_told_by_names_and_inputs():
     assert {record.name: record.kind for record in trace.records} == {"mine": "decoder", "cross_attention": "cross"}
 
 
+@pytest.mark.parametrize(
+    "attend",
+    [
+        lambda mha, norm, x: mha(norm(x), norm(x), norm(x)),
+        lambda mha, norm, x: mha(x.transpose(0, 1), x.transpose(0, 1), x.transpose(0, 1)),
+        lambda mha, norm, x: mha(x + 1, x + 1, x),  # positions join queries and keys, as in DETR
+        lambda mha, norm, x: mha(x[0], x[0], x[0]),
+        lambda mha, norm, x: mha(query=norm(x), key=norm(x), value=x, need_weights=False),
+    ],
+)
+def test_a_sequence_that_is_computed_twice_attends_to_itself(attend):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mha, self.norm = nn.MultiheadAttention(H * D, H, batch_first=True), nn.LayerNorm(H * D)
+
+        def forward(self, x):
+            return attend(self.mha, self.norm, x)
+
+    model = Block().eval()
+    with torch.no_grad(), attnviz.record(model) as trace:
+        model(randn(B, M, H * D))
+    assert trace.kinds == ("self",)
+
+
+def test_queries_of_one_sequence_and_keys_of_another_of_its_length_cross():
+    mha = nn.MultiheadAttention(H * D, H, batch_first=True).eval()
+    with torch.no_grad(), attnviz.record(mha) as trace:
+        mha(randn(B, M, H * D), randn(B, M, H * D, seed=1), randn(B, M, H * D, seed=1))
+    assert trace.kinds == ("cross",)
+
+
 UNCOMPILED = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
 
