@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnviz_kernels import Statistics
+from attnviz_kernels import ArgumentError, Statistics
 
 from .arguments import check_numbers, check_whole, refuse
 from .composed import each
@@ -154,7 +154,10 @@ class Head:
         reduce: str = "mean",
     ) -> Tensor:
         """Exact block means (reduce="mean") or maxima ("max") of the map or a part of it, at most `shape` blocks."""
-        return self.view.pool(shape, rows, cols, reduce)[0, 0]
+        try:
+            return self.view.pool(shape, rows, cols, reduce)[0, 0]
+        except ArgumentError as error:
+            raise UsageError(str(error)) from error
 
     @cached_property
     def statistics(self) -> Statistics:

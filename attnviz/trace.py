@@ -267,10 +267,11 @@ class Trace:
     def _no_layer(self, layer: int) -> str:
         have = self.layers
         if not have:
-            return f"layer {layer} does not exist: this trace holds no attention"
+            return f"layer {layer} does not exist: this trace holds no attention, or its recording has not ended"
         if have == tuple(range(len(have))):
             return f"layer {layer} does not exist: this trace has {many(len(have), 'layer')} (0 to {len(have) - 1})"
-        return f"layer {layer} does not attend: the layers of this trace that do are {', '.join(map(str, have))}"
+        kept = ", ".join(map(str, have))
+        return f"layer {layer} is not in this trace: the layers that attend and were kept are {kept}"
 
 
 def _facts(part: Trace, kind: str) -> str:

@@ -113,3 +113,17 @@ def test_files(trace, tmp_path):
         attnviz.load(tmp_path)
     with pytest.raises(UsageError, match=r"^dtype must be a type of torch, such as torch.float16, got 'float16'$"):
         load_model("minilm", dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"shape": 4}, r"^shape must be two positive whole numbers, got 4$"),
+        ({"shape": (0, 0)}, r"^shape must be two positive whole numbers, got \(0, 0\)$"),
+        ({"shape": (2, 2), "reduce": "sum"}, r'^reduce must be "mean" or "max", got \'sum\'$'),
+        ({"shape": (2, 2), "rows": slice(9, 9)}, r"^rows must select at least one of .* positions, got 9:9$"),
+    ],
+)
+def test_pooled_maps(trace, wrong, said):
+    with pytest.raises(UsageError, match=said):
+        trace[0, 0].pooled(**wrong)

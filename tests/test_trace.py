@@ -64,7 +64,7 @@ def test_layers_keep_the_model_s_own_numbers():
     trace = make_trace()
     trace.records[:] = [replace(record, layer=layer) for record, layer in zip(trace.records, (3, 7), strict=True)]
     assert trace.layers == (3, 7)
-    with pytest.raises(UsageError, match="layer 4 does not attend: the layers of this trace that do are 3, 7"):
+    with pytest.raises(UsageError, match="layer 4 is not in this trace: the layers that attend and were kept are 3, 7"):
         trace[4, 0]
 
 

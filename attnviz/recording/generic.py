@@ -18,7 +18,7 @@ from .numbering import records, with_stacks
 from .padding import zeros_in_padding
 from .sides import label_sides
 from .torch_functions import RUNG, hearing
-from .watch import Watch
+from .watch import Watch, plain
 
 LOOKED_FOR = (
     "transformers' attention interface, torch's scaled_dot_product_attention, nn.MultiheadAttention and flex_attention,"
@@ -61,7 +61,8 @@ def fill(trace: Trace, watch: Watch, tokenizer: Any = None, labels: Labels | Non
         trace.axes = label_sides(chains, watch.ids, tokenizer, labels) | trace.axes
     if watch.chains.replaced:
         trace.notes.append("the model ran several times inside the block: the trace holds its last run")
-    trace.unrecorded[:] = [name for name in trace.unrecorded if not any(_related(name, r.name) for r in found)]
+    heard = {chain.name for chain in chains}
+    trace.unrecorded[:] = [name for name in trace.unrecorded if not any(_related(plain(name), one) for one in heard)]
 
 
 def nothing_heard(watch: Watch) -> RecordingError:

@@ -55,7 +55,7 @@ class Watch:
 
     def ran(self, name: str) -> bool:
         """Whether a module was called in the last run."""
-        return self._visits[name] > 0
+        return self._visits[plain(name)] > 0
 
     def enter(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module begins to run."""
@@ -87,10 +87,15 @@ def watched(watch: Watch) -> Iterator[Watch]:
         stack.callback(lambda: _watching.set(tuple(other for other in _watching.get() if other is not watch)))
         for name, module in watch.model.named_modules():
             if name.rpartition(".")[2] != _COMPILED and (watch.functions or not name):
-                before, after = _hooks(watch, name.replace(f"{_COMPILED}.", ""))
+                before, after = _hooks(watch, plain(name))
                 stack.callback(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(after, always_call=True).remove)
         yield watch
+
+
+def plain(name: str) -> str:
+    """The path of a module without what torch.compile puts around it."""
+    return name.replace(f"{_COMPILED}.", "")
 
 
 def _hooks(watch: Watch, name: str) -> tuple[Any, Any]:

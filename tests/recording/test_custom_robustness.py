@@ -178,3 +178,27 @@ def test_models_that_cannot_be_heard_are_refused_before_they_run():
 def test_a_wrapper_for_one_device_works():
     trace = recorded(nn.DataParallel(stack()), randn(B, M, D))
     assert trace.records[0].name == "module.1.0"
+
+
+class Whole(nn.Module):
+    """A model whose own forward attends, with projections that look like an attention module's."""
+
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(D, D) for _ in range(3))
+
+    def forward(self, x):
+        query, key, value = (project(x)[:, None] for project in (self.q_proj, self.k_proj, self.v_proj))
+        return F.scaled_dot_product_attention(query, key, value)[:, 0]
+
+
+def encoder():
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(D, 2, 16, batch_first=True), 2).eval()
+
+
+@pytest.mark.parametrize("make", [Whole, lambda: torch.compile(encoder(), backend="eager")])
+def test_what_was_recorded_is_not_called_unrecorded(make):
+    with torch.no_grad():
+        trace = recorded(make(), randn(B, M, D))
+    assert trace.layers
+    assert not trace.unrecorded
