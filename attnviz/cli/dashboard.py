@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import socket
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +40,8 @@ def dashboard(
     """Look at any head of any run in the browser. Nothing leaves this machine."""
     if find_spec("streamlit") is None:
         raise UsageError("the dashboard needs streamlit: pip install 'attnviz[dashboard]'")
+    if port is not None:
+        _check_free(host, port)
     hosts = [*(name or []), *([] if host == "0.0.0.0" else [host])]
     os.environ |= {
         "ATTNVIZ_HOST": host,
@@ -51,3 +54,14 @@ def dashboard(
         "ATTNVIZ_TRACES": os.pathsep.join(str(path) for path in traces or ()),
     }
     runpy.run_module("attnviz.dashboard", run_name="__main__", alter_sys=True)
+
+
+def _check_free(host: str, port: int) -> None:
+    """UsageError for a port that another program listens at, and a host that is not this machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise UsageError(
+            f"cannot serve at {host}, port {port} ({error.strerror}): choose another --port, or leave it out"
+        ) from error

@@ -1,5 +1,6 @@
 import os
 import runpy
+import socket
 
 import pytest
 
@@ -34,3 +35,15 @@ def test_a_trace_that_is_not_there_is_a_line(served, capsys):
     assert run(["dashboard", "nothing.attn"]) != 0
     line = "error: nothing.attn is not there or no trace: give .attn files written by attnviz record"
     assert capsys.readouterr().err.strip() == line
+
+
+def test_a_port_in_use_is_a_line(served, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert run(["dashboard", "--port", str(port)]) == 2
+    line = capsys.readouterr().err.strip()
+    assert line.startswith(f"error: cannot serve at 127.0.0.1, port {port} (")
+    assert line.endswith("): choose another --port, or leave it out")
+    assert not served
+    assert run(["dashboard", "--port", str(port)]) == 0
+    assert len(served) == 1
