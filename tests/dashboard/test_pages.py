@@ -1,22 +1,12 @@
 """Every page's logic, in process, on made-up traces."""
 
-from threading import Event, Timer
-
 import pandas as pd
 import pytest
-from streamlit.util import calc_hash
+from dashboard.pages import BANKS, charts
 
-from attnviz.dashboard import boxes, heads, runs, sidebar, waiting
+from attnviz.dashboard import heads, sidebar
 from attnviz.dashboard.safe import plain
 from attnviz.dashboard.shell import PAGES
-from attnviz.errors import ModelError
-
-BANKS = "The bank of the river was muddy"
-
-
-def charts(app):
-    """What is drawn: charts and components."""
-    return len(app.main.get("vega_lite_chart")) + len(app.main.get("bidi_component"))
 
 
 @pytest.mark.parametrize("page", [name for name in PAGES if name != "alignment"])
@@ -152,120 +142,6 @@ def test_the_number_of_tokens_is_shown(visit):
     assert captions[0].endswith("KiB in memory")
 
 
-def test_a_text_whose_trace_does_not_fit_is_one_line(visit, recorded, monkeypatch):
-    monkeypatch.setenv("ATTNVIZ_TRACE_BUDGET", "1000")
-    app = visit("heads", text=BANKS)
-    assert recorded == []
-    assert len(app.error) == 1
-    assert "this server keeps 1000 bytes in all" in app.error[0].value.replace("\\", "")
-
-
-def test_a_text_beyond_the_limit_is_one_line(visit, monkeypatch):
-    monkeypatch.setenv("ATTNVIZ_MAX_TOKENS", "5")
-    app = visit("heads", text=BANKS)
-    line = "this text has 7 tokens, this server takes 5: shorten it, or start the dashboard with a larger --max-tokens"
-    assert [error.value for error in app.error] == [plain(line)]
-
-
-def test_a_long_text_waits_for_a_click(visit, recorded):
-    text = "w " * 1100
-    app = visit("heads", text=text)
-    assert recorded == []
-    assert [line.split("\\.")[0] for line in [app.info[0].value]] == ["This text is 1\\,100 tokens long"]
-    assert "all its maps" in app.info[0].value
-    app.button[0].click().run()
-    assert len(recorded) == 1
-    assert charts(app) >= 1
-
-
-def test_a_failed_run_says_why_and_can_be_started_again(visit, monkeypatch):
-    def fail(*_):
-        raise ModelError("the model is incomplete: fetch it again")
-
-    recorded = runs.record
-    monkeypatch.setattr(runs, "record", fail)
-    app = visit("heads", text=BANKS)
-    assert [error.value for error in app.error] == [plain("the model is incomplete: fetch it again")]
-    monkeypatch.setattr(runs, "record", recorded)
-    app.button[0].click().run()
-    assert not app.error
-    assert charts(app) >= 1
-
-
-def test_an_unforeseen_failure_shows_no_traceback(visit, monkeypatch):
-    monkeypatch.setattr(runs, "record", lambda *_: 1 / 0)
-    app = visit("heads", text=BANKS)
-    assert [error.value for error in app.error] == ["This page failed; the log of the server says why."]
-
-
-def test_a_long_job_shows_progress_and_can_be_cancelled(visit, monkeypatch):
-    begun = Event()
-
-    def endless(model, tokenizer, wanted, job):
-        begun.set()
-        while True:
-            job.step("Recording every head of minilm", 0.5)
-
-    record = runs.record
-    monkeypatch.setattr(runs, "record", endless)
-    monkeypatch.setattr(waiting, "UNSEEN", 0.01)
-    stop = Timer(1.0, lambda: [job.cancel() for job in runs.queue()._jobs.values()])
-    stop.start()
-    app = visit("heads", text=BANKS)
-    assert begun.is_set()
-    assert [info.value for info in app.info] == ["Cancelled."]
-    monkeypatch.setattr(runs, "record", record)
-    next(button for button in app.button if button.label == "Start again").click().run()
-    assert not app.info
-    assert all(button.label != "Start again" for button in app.button)
-    assert charts(app) >= 1
-
-
-def cancelled(visit, monkeypatch, page, text):
-    """A page whose recording was cancelled; the next one is as quick as usual."""
-
-    def endless(model, tokenizer, wanted, job):
-        while True:
-            job.step("Recording every head of minilm", 0.5)
-
-    record = runs.record
-    monkeypatch.setattr(runs, "record", endless)
-    monkeypatch.setattr(waiting, "UNSEEN", 0.01)
-    app = visit(page, text=text)
-    stop = Timer(0.5, lambda: [job.cancel() for job in runs.queue()._jobs.values()])
-    stop.start()
-    if len(text.split()) > 1024:
-        app.button[0].click().run()
-    monkeypatch.setattr(runs, "record", record)
-    assert [info.value for info in app.info] == ["Cancelled."]
-    return app
-
-
-def test_the_next_visit_says_nothing_of_what_was_cancelled(visit, monkeypatch):
-    app = cancelled(visit, monkeypatch, "heads", "w " * 1100)
-    app._page_hash = calc_hash("map")
-    app.run()
-    assert [line.value.split("\\.")[0] for line in app.info] == ["This text is 1\\,100 tokens long"]
-    assert [button.label for button in app.main.button] == ["Record 1,100 tokens"]
-
-
-def test_what_was_cancelled_starts_again_without_asking_again(visit, monkeypatch):
-    app = cancelled(visit, monkeypatch, "heads", "w " * 1100)
-    next(button for button in app.button if button.label == "Start again").click().run()
-    assert not app.info
-    assert charts(app) >= 1
-
-
-def test_a_run_that_made_room_for_others_is_recorded_again(visit, recorded, monkeypatch):
-    monkeypatch.setenv("ATTNVIZ_TRACE_BUDGET", "1")
-    monkeypatch.setattr(runs, "cost", lambda *_: None)
-    app = visit("heads", text=BANKS)
-    app.text_area(key="text").set_value("other words").run()
-    app.text_area(key="text").set_value(BANKS).run()
-    assert recorded == [BANKS, "other words", BANKS]
-    assert [toast.value for toast in app.toast] == ["This run had made room for others; it is recorded again."]
-
-
 def test_heads_outside_the_range_are_left_out(visit):
     app = visit("heads", text=BANKS, by="Entropy")
     slider = app.slider(key="entropy_range")
@@ -355,75 +231,3 @@ def test_a_head_that_was_chosen_stays_with_the_next_text(visit):
     assert [app.selectbox(key=key).value for key in ("layer", "head")] == [1 - layer, head]
     app.text_area(key="text").set_value("and once more").run()
     assert [app.selectbox(key=key).value for key in ("layer", "head")] == [1 - layer, head]
-
-
-def test_a_text_too_long_for_the_box_is_kept_beside_it(visit, recorded):
-    app = visit("heads", text=BANKS)
-    long = f"{'word' * 10} " * 150
-    app.text_area(key="text").set_value(long).run()
-    assert not app.error
-    assert recorded[-1] == long
-    assert app.sidebar.text[0].value == "The pasted text, 6,150 characters"
-    app.button[0].click().run()
-    assert app.text_area(key="text").value
-
-
-def test_a_text_that_went_with_its_visit_is_told(visit):
-    app = visit("heads", text=BANKS, file="book.txt")
-    line = "book.txt was kept only as long as the visit that brought it: give it again. This is another text."
-    assert [warning.value for warning in app.warning] == [plain(line)]
-    app.text_area(key="text").set_value("other words").run()
-    assert not app.warning
-
-
-@pytest.mark.parametrize(
-    ("page", "key", "query"),
-    [
-        ("compare", "text2", {"mode": "Two texts"}),
-        ("coreference", "marked", {}),
-        ("causes", "second", {"method": "Relevance"}),
-    ],
-)
-def test_every_box_keeps_what_is_too_long_for_the_address(visit, monkeypatch, page, key, query):
-    taken = []
-    monkeypatch.setattr(boxes, "checked", lambda name, text: taken.append(text) or "[a]1 b [a]1")
-    app = visit(page, text=BANKS, **query)
-    inputs = [box for box in (*app.text_area, *app.text_input) if box.key == key]
-    long = "[a]1 b [a]1 " * 500
-    inputs[0].set_value(long).run()
-    assert not app.error
-    assert not app.exception
-    assert "The pasted text, 6,000 characters" in [text.value for text in app.main.text]
-    assert set(taken) == {long}
-    next(button for button in app.main.button if button.label == "Back to the text box").click().run()
-    assert [box.value for box in (*app.text_area, *app.text_input) if box.key == key] != [long]
-
-
-def test_a_long_second_text_waits_for_a_click(visit, recorded):
-    app = visit("compare", text=BANKS, mode="Two texts", text2="w " * 1100)
-    assert recorded == [BANKS]
-    assert [button.label for button in app.main.button] == ["Record 1,100 tokens"]
-    app.main.button[0].click().run()
-    assert len(recorded) == 2
-    assert not app.error
-
-
-def test_a_pasted_text_longer_than_any_is_one_line_and_can_be_put_back(visit, recorded, monkeypatch):
-    monkeypatch.setenv("ATTNVIZ_MAX_TOKENS", "300")
-    app = visit("heads", text="word " * 2000)
-    line = "The pasted text has 10,000 characters, this server takes 300 tokens: shorten it"
-    assert [error.value for error in app.error] == [plain(line)]
-    next(button for button in app.sidebar.button if button.label == "Back to the text box").click().run()
-    assert not app.error
-    assert recorded
-
-
-def test_an_empty_text_has_no_size(visit):
-    assert not visit("heads", text=" ").sidebar.caption
-
-
-def test_a_pasted_text_that_still_stands_in_the_address_is_not_gone(visit, recorded):
-    long = f"{'word' * 10} " * 150
-    app = visit("heads", text=long, file="The pasted text")
-    assert not app.warning
-    assert recorded == [long]

@@ -26,6 +26,17 @@ class Layer(nn.Module):
         return x + sum(found)[:, 0]
 
 
+class Call(nn.Module):
+    """One call of a function in a module of its own."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+
 def stack(depth=3, calls=1, shared=False):
     torch.manual_seed(0)
     layers = [Layer(calls)] * depth if shared else [Layer(calls) for _ in range(depth)]
@@ -40,3 +51,18 @@ def recorded(model, *args, **options):
     with attnviz.record(model, **options) as trace:
         model(*args)
     return trace
+
+
+def defined_weights(query, key, attn_mask=None, is_causal=False, scale=None):
+    """What the documentation of scaled_dot_product_attention defines, in float64; queries that see nothing give 0."""
+    query, key = query.double(), key.double()
+    if query.dim() > 3 and query.shape[-3] != key.shape[-3] and key.shape[-3] > 1:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    score = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(score.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        score = score.masked_fill(~attn_mask, -torch.inf)
+    elif attn_mask is not None:
+        score = score + attn_mask
+    return torch.softmax(score, -1).nan_to_num(0)
