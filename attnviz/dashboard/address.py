@@ -67,15 +67,18 @@ def unknown(label: str, options: Sequence[str], asked: str | None, shown: str) -
     if asked is None or asked in options:
         return None
     run = all(word.isdigit() for word in options) and int(options[-1]) - int(options[0]) == len(options) - 1
-    have = f"{options[0]} to {options[-1]}" if run else ", ".join(options)
+    return missing(label, asked, shown, f"{options[0]} to {options[-1]}" if run else ", ".join(options))
+
+
+def missing(label: str, asked: str, shown: object, have: str) -> str:
+    """What to say about a value that the address asks for in vain."""
     return f"{label} {asked[:SHOWN]!r} from the address does not exist here, showing {shown}: there is {have}"
 
 
 def warn_beyond(label: str, asked: str | None, low: float, high: float, shown: object) -> None:
     """One line when the URL asked for a number that a slider does not have and another is shown."""
     if asked is not None and not _lies(asked, low, high):
-        have = f"there is {low:g} to {high:g}"
-        tell(f"{label} {asked[:SHOWN]!r} from the address does not exist here, showing {shown}: {have}")
+        tell(missing(label, asked, shown, f"{low:g} to {high:g}"))
 
 
 def _lies(asked: str, low: float, high: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from .address import SHOWN, asked_of_address, has_just_come, tell, warn_unknown
+from .address import asked_of_address, has_just_come, missing, tell, warn_unknown
 
 Option = TypeVar("Option")
 
@@ -77,8 +77,7 @@ def position(label: str, count: int, key: str, first: int = 0) -> int:
     """A number from 0 to count - 1 that opens on `first`; what is chosen always stands in the URL."""
     asked = asked_of_address(key)
     if asked is not None and not (asked.isdigit() and int(asked) < count):
-        have = f"there is 0 to {count - 1}"
-        tell(f"{label} {asked[:SHOWN]!r} from the address does not exist here, showing {first}: {have}")
+        tell(missing(label, asked, first, f"0 to {count - 1}"))
     _keep_within(key, range(count), first)
     chosen = st.number_input(label, 0, count - 1, None, key=key, bind="query-params")
     return first if chosen is None else int(chosen)
